@@ -38,6 +38,11 @@ def description(error: RateLimitExceeded) -> str:
     needs = f"{primary.limit_name} needs {primary.requested}, has {primary.available}"
     if primary.paused_seconds:
         needs = f"its bucket is paused for {primary.paused_seconds:g} s more"
+    elif primary.limit.is_quota:
+        return (
+            f"rate limit exceeded for {primary.entity_id!r} on {primary.resource!r}: "
+            f"{primary.window_text()}"
+        )
     if math.isinf(primary.retry_after_seconds):
         advice = f"it can never fit (capacity {primary.limit.capacity}): ask for less"
     else:

@@ -231,7 +231,7 @@ def test_extras_install_what_they_name(wheel):
             and (each.marker is None or each.marker.evaluate({"extra": extra}))
         }
 
-    assert names("") == {"botocore", "click", "pyyaml", "rich"}
+    assert names("") == {"botocore", "click", "pyyaml", "rich", "tzdata"}
     assert set(metadata.get_all("Provides-Extra")) == {*EXTRAS, "dev"}
     assert {extra: names(extra) for extra in EXTRAS} == EXTRAS
     assert set(PROJECT["optional-dependencies"]) == {*EXTRAS, "dev"}

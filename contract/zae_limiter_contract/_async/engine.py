@@ -29,6 +29,7 @@ from zae_limiter_contract._async.pausing import PauseContract, PausedLineContrac
 from zae_limiter_contract._async.precedence import PrecedenceContract
 from zae_limiter_contract._async.processes import ProcessContract
 from zae_limiter_contract._async.purges import PurgeContract
+from zae_limiter_contract._async.quotas import QuotaContract
 from zae_limiter_contract._async.rates import RateContract
 from zae_limiter_contract._async.reach import ReachContract
 from zae_limiter_contract._async.rejections import RejectionContract
@@ -83,6 +84,7 @@ class ArithmeticContract(
     LiveChangeContract,
     OverrideContract,
     PauseContract,
+    QuotaContract,
     RateContract,
     RemainingContract,
     RetryAfterContract,

@@ -31,6 +31,7 @@ from zae_limiter_contract._sync.pausing import PauseContract, PausedLineContract
 from zae_limiter_contract._sync.precedence import PrecedenceContract
 from zae_limiter_contract._sync.processes import ProcessContract
 from zae_limiter_contract._sync.purges import PurgeContract
+from zae_limiter_contract._sync.quotas import QuotaContract
 from zae_limiter_contract._sync.rates import RateContract
 from zae_limiter_contract._sync.reach import ReachContract
 from zae_limiter_contract._sync.rejections import RejectionContract
@@ -81,6 +82,7 @@ class ArithmeticContract(
     LiveChangeContract,
     OverrideContract,
     PauseContract,
+    QuotaContract,
     RateContract,
     RemainingContract,
     RetryAfterContract,

@@ -151,8 +151,9 @@ class AcquireCall:
         """Refund a committed charge whose caller was stopped before it got the answer."""
         grant = receipt.outcome
         if type(grant) is Grant:
-            refund = {name: -amount for name, amount in amounts.items()}
-            await self.settle_quietly(grant.settlements(refund, grant.holds), Receipt())
+            refund = {name: -amount for name, amount in grant.tokens(amounts).items()}
+            settlements = grant.settlements(refund, grant.holds, grant.quota_holds)
+            await self.settle_quietly(settlements, Receipt())
 
     def admits_in_outage(self, error: RateLimiterUnavailable) -> bool:
         """Tell whether the outage policy lets the call through; name the call in the error."""
@@ -184,7 +185,7 @@ def logged(call: AcquireCall, rejected: RateLimitExceeded) -> RateLimitExceeded:
     logger = _logger()
     if logger.isEnabledFor(_DEBUG) and (worst := rejected.primary_violation) is not None:
         logger.debug(
-            "%r on %r was rejected: %s of %r has %d of %d requested; retry after %.3f s",
+            "%r on %r was rejected: %s of %r has %s of %s requested; retry after %.3f s",
             call.entity_id,
             call.resource,
             worst.limit_name,
@@ -224,7 +225,7 @@ class Acquire:
         try:
             grant = await call.charge(self._consume, receipt)
             self._lease = Lease(call, grant, self._consume)
-            if grant.holds:
+            if grant.holds or grant.quota_holds:
                 self._lease._hold(grant)  # noqa: SLF001 - for us alone
             return self._lease
         except RateLimiterUnavailable as error:
@@ -261,7 +262,7 @@ class Acquire:
         try:
             grant = await call.charge(consume, receipt)
             lease = self._lease = Lease(call, grant, consume, watch)
-            if grant.holds:
+            if grant.holds or grant.quota_holds:
                 lease._hold(grant)  # noqa: SLF001 - for us alone
             if observer.has_hooks:
                 watch.waited_s = call.waited_s

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 # Imported here, since a suspended generator may end its block when imports are no longer possible.
 from zae_limiter.admission.account import LeaseAccount
@@ -21,9 +21,11 @@ from zae_limiter.models.limit import check_amounts
 
 if TYPE_CHECKING:
     from zae_limiter._async.acquire import AcquireCall
+    from zae_limiter._async.holds import HeldQuotas
     from zae_limiter._async.slots import HeldSlots
-    from zae_limiter.admission.account import Booking
+    from zae_limiter.admission.account import Booking, HoldsOfGrants
     from zae_limiter.hooks import AcquireWatch
+    from zae_limiter.models.limit import Amount
     from zae_limiter.models.status import HeaderStyle, LimitStatus
 
 
@@ -46,6 +48,7 @@ class Lease:
         "_grant",
         "_lock",
         "_open",
+        "_quotas",
         "_slots",
         "_watch",
     )
@@ -67,6 +70,7 @@ class Lease:
         self._ended: Receipt[None] | None = None
         self._lock = threading.Lock()
         self._slots: list[HeldSlots] | None = None
+        self._quotas: list[HeldQuotas] | None = None
 
     def __repr__(self) -> str:
         call, ended = self._call, "" if self._open else ", ended"
@@ -76,10 +80,14 @@ class Lease:
         )
 
     @property
-    def consumed(self) -> dict[str, int]:
-        """Return the cost of the block if it succeeds, by limit, adjustments included."""
+    def consumed(self) -> dict[str, Any]:
+        """Return the cost of the block if it succeeds, by limit, adjustments included.
+
+        Amounts are whole tokens; those of a budget are Decimal, in currency units.
+        """
         with self._lock:
-            return self._booked().cost()
+            account = self._booked()
+        return account.shown(account.cost())
 
     @property
     def lost(self) -> bool:
@@ -113,12 +121,12 @@ class Lease:
         return (self._watch.would_reject or ()) if self._watch is not None else ()
 
     @property
-    def remaining(self) -> dict[str, int]:
+    def remaining(self) -> dict[str, Any]:
         """Return the remaining whole tokens of each limit, negative in debt; see ``statuses``.
 
         If the entity cascades, this is the smaller number of the entity and its parent.
         """
-        left: dict[str, int] = {}
+        left: dict[str, Any] = {}
         for status in self.statuses:
             name, available = status.limit_name, status.available
             left[name] = min(available, left.get(name, available))
@@ -136,7 +144,7 @@ class Lease:
         now_ms = self._call.charging.clock() if statuses else 0
         return rate_limit_headers(statuses, style, now_ms=now_ms)
 
-    async def adjust(self, amounts: Mapping[str, int] | None = None, /, **named: int) -> None:
+    async def adjust(self, amounts: Mapping[str, Amount] | None = None, /, **named: Amount) -> None:
         """Add to the cost of the block, or subtract from it. It is written when the block ends.
 
         A mapping may replace the keywords: ``adjust({"gpt-4.tokens": 5})``.
@@ -147,9 +155,11 @@ class Lease:
         with self._lock:
             account = self._open_account("adjust", checked)
             if account is not None:
-                self._account = account.adjusted(checked)
+                self._account = account.adjusted(account.units("adjust", checked))
 
-    async def consume(self, amounts: Mapping[str, int] | None = None, /, **named: int) -> None:
+    async def consume(
+        self, amounts: Mapping[str, Amount] | None = None, /, **named: Amount
+    ) -> None:
         """Take more tokens now; raise RateLimitExceeded as acquire does."""
         checked = self._check("consume", amounts, named)
         receipt: Receipt[ChargeOutcome] = Receipt()
@@ -160,7 +170,7 @@ class Lease:
                 if not self._open:  # the block ended meanwhile, and has settled without this charge
                     raise LeaseExpiredError("consume")
                 self._account = self._booked().charged(grant, grant.tokens(checked))
-            if grant.holds:
+            if grant.holds or grant.quota_holds:
                 self._hold(grant)
         except RateLimitExceeded as rejected:
             if watch is None or not watch.rejected(checked, rejected, began_s=began_s):
@@ -176,7 +186,9 @@ class Lease:
                 await self._call.give_back(receipt, checked)
             raise
 
-    async def release(self, amounts: Mapping[str, int] | None = None, /, **named: int) -> None:
+    async def release(
+        self, amounts: Mapping[str, Amount] | None = None, /, **named: Amount
+    ) -> None:
         """Give tokens of this lease back now, the last ones taken first."""
         checked = self._check("release", amounts, named)
         receipt: Receipt[None] = Receipt()
@@ -186,17 +198,22 @@ class Lease:
                 account = self._open_account("release", checked)
                 if account is None:
                     return
-                booking = account.released(checked)
+                booking = account.released(account.units("release", checked))
                 # Booked before it is written, so that a second release does not find these tokens.
                 self._account = booking.after
-            await self._call.settle(booking.settlements(), receipt)
+            await self._write(booking, receipt)
         except BaseException as error:
             self._undo(booking, receipt)
             if not self._is_ignored(error):
                 raise
 
     async def settle(
-        self, amounts: Mapping[str, int] | None = None, /, *, now: bool = False, **named: int
+        self,
+        amounts: Mapping[str, Amount] | None = None,
+        /,
+        *,
+        now: bool = False,
+        **named: Amount,
     ) -> None:
         """Set the cost of the block so far, in absolute amounts: ``settle(tpm=812)``.
 
@@ -215,12 +232,12 @@ class Lease:
                 account = self._open_account("settle", checked)
                 if account is None:
                     return
-                self._account = settled = account.settled(checked)
+                self._account = settled = account.settled(account.units("settle", checked))
                 if not now:
                     return
                 booking = settled.written_out(checked)
                 self._account = booking.after
-            await self._call.settle(booking.settlements(), receipt)
+            await self._write(booking, receipt)
         except BaseException as error:
             self._undo(booking, receipt)  # this undoes the write; the settled cost stays noted
             if not self._is_ignored(error):
@@ -233,14 +250,18 @@ class Lease:
         """
         with self._lock:
             self._open = False
-            if self._account is None and self._slots is None and not failed:
+            if self._account is None and not failed and not (self._slots or self._quotas):
                 return
             account = self._booked()
             ended = self._ended = self._ended or Receipt()
         if ended.is_committed:
             return
         changes = self._due_at_end(account, failed)
-        settlements = account.settlements(account.shares(changes)) if changes else ()
+        shares = account.shares(changes) if changes else []
+        if self._quotas is None:
+            settlements = account.settlements(shares) if shares else ()
+        else:
+            settlements = account.settlements_at_end(shares, await self._end_quotas(self._quotas))
         if self._slots is not None:
             settlements = await self._with_slots(self._slots, settlements)
         if settlements:
@@ -266,10 +287,38 @@ class Lease:
 
     def _hold(self, grant: Grant) -> None:
         """Hold the slots of a grant until the block ends."""
+        if grant.quota_holds:
+            kept = self._call.charging.holds.keep(grant)
+            self._quotas = [*(self._quotas or ()), kept]
+        if not grant.holds:
+            return
         held = self._call.charging.slots.keep(grant)
         if self._watch is not None:
             held.on_lost = self._watch.lost
         self._slots = [*(self._slots or ()), held]
+
+    async def _end_quotas(self, quotas: list[HeldQuotas]) -> HoldsOfGrants:
+        """Stop renewing the holds of quotas, and return them by the grant that they belong to."""
+        keeper = self._call.charging.holds
+        return {id(held.grant): await keeper.end(held) for held in quotas}
+
+    async def _write(self, booking: Booking, receipt: Receipt[None]) -> None:
+        """Write a booking in the middle of the block; holds follow the written amounts."""
+        quotas = self._quotas
+        if quotas is None:
+            await self._call.settle(booking.settlements(), receipt)
+            return
+        before = await self._end_quotas(quotas)
+        settlements = booking.settlements(before)
+        for held in quotas:
+            held.change(settlements)
+        try:
+            await self._call.settle(settlements, receipt)
+        finally:
+            for held in quotas:
+                if not receipt.is_committed:
+                    held.restore(before[id(held.grant)])
+                self._call.charging.holds.go_on(held)
 
     async def _with_slots(
         self, slots: list[HeldSlots], settlements: tuple[Settlement, ...]
@@ -292,10 +341,10 @@ class Lease:
         if account.charges:
             changes = self._due_at_end(account, failed)
             written = {name: amount for name, amount in changes.items() if amount}
-            cost = account.changed_by(account.shares(written)).written()
+            cost = account.shown(account.changed_by(account.shares(written)).written())
             committed = self._ended is not None and self._ended.is_committed
-            lost = bool(written) and not committed
-            self._watch.settled(cost, written, failed=failed, lost=lost)
+            lost = (bool(written) or self._quotas is not None) and not committed
+            self._watch.settled(cost, account.shown(written), failed=failed, lost=lost)
 
     def _is_ignored(self, error: BaseException) -> bool:
         """Tell whether an error is an outage in shadow mode, in which outages are not raised."""
@@ -350,14 +399,14 @@ class Lease:
     def _check(
         self,
         operation: str,
-        amounts: Mapping[str, int] | None,
-        named: dict[str, int],
+        amounts: Mapping[str, Amount] | None,
+        named: Mapping[str, Amount],
         *,
         signed: bool = False,
-    ) -> dict[str, int]:
+    ) -> dict[str, Any]:
         if not self._open:
             raise LeaseExpiredError(operation)
-        checked = check_amounts(named, operation, signed=signed)
+        checked = check_amounts(dict(named), operation, signed=signed)
         if amounts is None:
             return checked
         mapped = check_amounts(amounts, operation, signed=signed)

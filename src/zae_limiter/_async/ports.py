@@ -163,10 +163,15 @@ class BucketStore(Protocol):
         resource: str,
         amounts: Mapping[str, int],
         *,
+        in_force: InForce | None,
         now_ms: int,
         principal: str | None,
     ) -> bool:
-        """Add whole tokens up to the capacity and log them; False if there is no such bucket."""
+        """Add tokens up to the capacity and log them; False if there is no such bucket.
+
+        A quota gets the whole amount for its running window; for that the bucket is created, under
+        the limits in force.
+        """
 
     async def pause(
         self,

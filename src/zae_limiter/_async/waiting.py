@@ -17,6 +17,7 @@ from zae_limiter._async.slot_waiting import SlotWaiting
 from zae_limiter._async.waiting_charge import PAUSE_LOOK_S, Taken, WaitingCharge
 from zae_limiter.admission.charge import statuses, under_limits
 from zae_limiter.admission.image import BucketImage
+from zae_limiter.admission.quotas import QuotaHold
 from zae_limiter.admission.request import (
     AcquireEnd,
     Charge,
@@ -49,6 +50,9 @@ LONGEST_LOOK_S = 0.5  # a longer read is given up, so that the caller does not m
 # A random pause for callers that wait beyond the horizon, so that processes do not ask at the same
 # moment.
 PAUSE_S = (4.0, 8.0)
+# The time after the beginning of a window at which the head of a queue asks. It is random, since
+# the heads of all processes wait for the same moment.
+EDGE_SPREAD_S = (0.0, 1.0)
 QUICKER_MS = 50  # the pause after a rejection although the amount seems to fit
 
 
@@ -124,6 +128,7 @@ class TokenWaiting(WaitingCharge):
             tuple([charge for grant in grants for charge in grant.charges]),
             [image for grant in grants for image in _images_at_due(grant)],
             grants[-1].reservation,
+            quota_holds=_quota_holds(grants),
         )
 
     async def _charge_at_once(self) -> Grant | None:
@@ -212,6 +217,9 @@ class TokenWaiting(WaitingCharge):
         again_ms = next_try_ms(rejection.statuses, now_ms, horizon_ms, deadline_ms)
         if again_ms is None or self._time.left_s() <= 0:
             raise self._rejected(rejection.statuses)
+        if any(each.exceeded and each.limit.is_quota for each in rejection.statuses):
+            again_ms += int(random.uniform(*EDGE_SPREAD_S) * 1000)
+            return min(again_ms, max(now_ms + QUICKER_MS, deadline_ms))
         fits_ms = now_ms + round(RateLimitExceeded(rejection.statuses).retry_after_seconds * 1000)
         if again_ms <= now_ms:  # the amount seems to fit, so other clients were quicker
             return now_ms + QUICKER_MS
@@ -281,6 +289,13 @@ class TokenWaiting(WaitingCharge):
         settlements = [each._replace(forfeits=True) for each in self._settlements(grant)]
         await self._call.settle_quietly(tuple(settlements), taken.settled)
         taken.settled.outcome = None  # even if the write failed, nothing of it is given back
+
+
+def _quota_holds(grants: Sequence[Grant]) -> tuple[tuple[QuotaHold, ...], ...]:
+    """Return the holds of all charges; none if no bucket has a quota."""
+    if not any(grant.quota_holds for grant in grants):
+        return ()
+    return tuple([holds for grant in grants for holds in grant.quota_holds or ((),)])
 
 
 def _images_at_due(grant: Grant) -> Sequence[BucketImage | Callable[[], BucketImage]]:

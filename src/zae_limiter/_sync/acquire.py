@@ -149,8 +149,9 @@ class AcquireCall:
         """Refund a committed charge whose caller was stopped before it got the answer."""
         grant = receipt.outcome
         if type(grant) is Grant:
-            refund = {name: -amount for name, amount in amounts.items()}
-            self.settle_quietly(grant.settlements(refund, grant.holds), Receipt())
+            refund = {name: -amount for name, amount in grant.tokens(amounts).items()}
+            settlements = grant.settlements(refund, grant.holds, grant.quota_holds)
+            self.settle_quietly(settlements, Receipt())
 
     def admits_in_outage(self, error: RateLimiterUnavailable) -> bool:
         """Tell whether the outage policy lets the call through; name the call in the error."""
@@ -182,7 +183,7 @@ def logged(call: AcquireCall, rejected: RateLimitExceeded) -> RateLimitExceeded:
     logger = _logger()
     if logger.isEnabledFor(_DEBUG) and (worst := rejected.primary_violation) is not None:
         logger.debug(
-            "%r on %r was rejected: %s of %r has %d of %d requested; retry after %.3f s",
+            "%r on %r was rejected: %s of %r has %s of %s requested; retry after %.3f s",
             call.entity_id,
             call.resource,
             worst.limit_name,
@@ -222,7 +223,7 @@ class Acquire:
         try:
             grant = call.charge(self._consume, receipt)
             self._lease = SyncLease(call, grant, self._consume)
-            if grant.holds:
+            if grant.holds or grant.quota_holds:
                 self._lease._hold(grant)  # noqa: SLF001 - for us alone
             return self._lease
         except RateLimiterUnavailable as error:
@@ -259,7 +260,7 @@ class Acquire:
         try:
             grant = call.charge(consume, receipt)
             lease = self._lease = SyncLease(call, grant, consume, watch)
-            if grant.holds:
+            if grant.holds or grant.quota_holds:
                 lease._hold(grant)  # noqa: SLF001 - for us alone
             if observer.has_hooks:
                 watch.waited_s = call.waited_s

@@ -22,6 +22,7 @@ from zae_limiter.naming import DEFAULT_RESOURCE, check_bucket_names, check_entit
 
 if TYPE_CHECKING:
     from zae_limiter.hooks import Observer
+    from zae_limiter.models.limit import Amount
     from zae_limiter.models.stack import StackOptions
     from zae_limiter.models.status import Availability, LimitStatus
     from zae_limiter.settings import ParallelMode, Provision
@@ -103,7 +104,7 @@ class SyncRateLimiter(Management):
         self,
         entity_id: str,
         resource: str,
-        consume: Mapping[str, int] | Mapping[LimitName, int],
+        consume: Mapping[str, Amount] | Mapping[str, int] | Mapping[LimitName, int],
         limits: Iterable[Limit] | None = None,
         use_stored_limits: bool = False,
         on_unavailable: OutagePolicy | None = None,
@@ -177,13 +178,15 @@ class SyncRateLimiter(Management):
         resource: str,
         limits: Iterable[Limit] | None = None,
         use_stored_limits: bool | None = None,
-    ) -> dict[str, int]:
+    ) -> dict[str, Any]:
         """Return the whole tokens that an acquire could take now; negative while in debt.
+
+        The amounts of budgets are Decimal, in currency units.
 
         The number is 0 while the bucket is paused. If the entity cascades and its parent has the
         same limit, it is the smaller level of both.
         """
-        levels: dict[str, int] = {}
+        levels: dict[str, Any] = {}
         stored = _prefers_stored("available", use_stored_limits)
         for status in self._statuses(entity_id, resource, {}, limits, stored):
             available = min(0, status.available) if status.paused_seconds else status.available
@@ -195,7 +198,7 @@ class SyncRateLimiter(Management):
         self,
         entity_id: str,
         resource: str,
-        needed: Mapping[str, int] | None = None,
+        needed: Mapping[str, Amount] | Mapping[str, int] | None = None,
         limits: Iterable[Limit] | None = None,
         use_stored_limits: bool | None = None,
     ) -> Availability:
@@ -207,7 +210,7 @@ class SyncRateLimiter(Management):
         self,
         entity_id: str,
         resource: str,
-        needed: Mapping[str, int] | None,
+        needed: Mapping[str, Amount] | Mapping[str, int] | None,
         limits: Iterable[Limit] | None,
         prefer_stored: bool,
     ) -> Availability:
@@ -225,7 +228,7 @@ class SyncRateLimiter(Management):
         self,
         entity_id: str,
         resource: str,
-        needed: Mapping[str, int],
+        needed: Mapping[str, Amount] | Mapping[str, int],
         limits: Iterable[Limit] | None = None,
         use_stored_limits: bool | None = None,
     ) -> float:

@@ -198,8 +198,11 @@ class WaitingCharge:
 
     def _settlements(self, grant: Grant) -> list[Settlement]:
         """Return the credits that undo a grant, as if the acquire had never been admitted."""
-        refund = {name: -amount for name, amount in self._amounts.items()}
-        return [each._replace(admitted=-1) for each in grant.settlements(refund, grant.holds)]
+        if not grant.charges:
+            return []
+        refund = {name: -amount for name, amount in grant.tokens(self._amounts).items()}
+        settlements = grant.settlements(refund, grant.holds, grant.quota_holds)
+        return [each._replace(admitted=-1) for each in settlements]
 
     def _rejected(self, listed: Sequence[LimitStatus]) -> RateLimitExceeded:
         """Return the error with every limit in force; a bucket that was charged before is first."""

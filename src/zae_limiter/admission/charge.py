@@ -6,7 +6,8 @@ DynamoDB plans its writes in ``dynamodb/buckets/planning.py``; both ask ``fit.fi
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 from zae_limiter.admission.fit import fits
 from zae_limiter.admission.image import (
@@ -18,24 +19,31 @@ from zae_limiter.admission.image import (
     reaches_ms,
 )
 from zae_limiter.admission.in_force import InForce
+from zae_limiter.admission.quota_status import window_fields
+from zae_limiter.admission.quotas import QuotaHold, QuotaLedger, fits_at_ms
 from zae_limiter.admission.rebase import full_bucket, has_limits, is_newer, rebase
 from zae_limiter.admission.request import Charge
-from zae_limiter.admission.shards.combined import CombinedImage, combine, fit_at_ms
+from zae_limiter.admission.shards.combined import CombinedImage, combine
+from zae_limiter.admission.shards.combined import fit_at_ms as fit_together_at_ms
 from zae_limiter.admission.slots import SlotHold, retry_after_s, swept, take_slots
 from zae_limiter.admission.usage import with_through_child
 from zae_limiter.models.status import LimitStatus
 from zae_limiter.models.timestamps import MILLI
 
+if TYPE_CHECKING:
+    from zae_limiter.models.limit import Limit
+
 
 class ChargePlan(NamedTuple):
     """A decision about one bucket: the state to write, or None if the charge does not fit.
 
-    ``holds`` are the slots that are taken.
+    ``holds`` are the slots that are taken, ``quota_holds`` the amounts of quotas.
     """
 
     granted: BucketImage | None
     seen: BucketImage  # the bucket on which the decision was made, under the limits in force
     holds: tuple[SlotHold, ...] = ()
+    quota_holds: tuple[QuotaHold, ...] = ()
 
 
 def under_limits(image: BucketImage | None, in_force: InForce, now_ms: int) -> BucketImage:
@@ -83,8 +91,12 @@ def plan_charge(
     if not fits(seen, charge.amounts_milli, now_ms, until_ms):
         return ChargePlan(None, seen)
     limits = dict(seen.limits)
+    quota_holds: tuple[QuotaHold, ...] = ()
+    if in_force.quota_keys:
+        quota_holds = _take_quotas(limits, seen.life, charge, now_ms)
     for key, amount_milli in charge.amounts_milli.items():
-        limits[key] = taken(limits[key], amount_milli, now_ms)
+        if not quota_holds or key not in in_force.quota_keys:
+            limits[key] = taken(limits[key], amount_milli, now_ms)
     through = seen.through_children
     if charge.through_child:
         through = with_through_child(through, charge.amounts_milli, charge.through_child)
@@ -103,8 +115,23 @@ def plan_charge(
         seen.life,
     )
     if granted.holds is not None and in_force.slot_keys:
-        return _with_slots_taken(granted, seen, charge, now_ms)
-    return ChargePlan(granted, seen)
+        plan = _with_slots_taken(granted, seen, charge, now_ms)
+        return plan._replace(quota_holds=quota_holds)
+    return ChargePlan(granted, seen, (), quota_holds)
+
+
+def _take_quotas(
+    limits: dict[str, LimitState], life: str, charge: Charge, now_ms: int
+) -> tuple[QuotaHold, ...]:
+    """Take the amounts of quotas, and hold them until they are settled."""
+    holds = []
+    for key in charge.in_force.quota_keys:
+        amount = charge.amounts_milli[key]
+        ledger = QuotaLedger(key, limits[key], now_ms, charges=amount > 0, life=life)
+        holds.append(ledger.take(amount))
+        if amount:
+            limits[key] = ledger.finish(asked=True).applied(limits[key])
+    return tuple(holds)
 
 
 def _with_slots_taken(
@@ -145,6 +172,18 @@ def statuses(charge: Charge, seen: BucketImage, now_ms: int) -> list[LimitStatus
         state = seen.limits[key]
         level = level_milli(state, now_ms)
         retry_after = waits.get(key)
+        exceeded = level < amount_milli
+        if state.rate.terms is not None:
+            listed = _status_under_terms(charge, limit, key, seen, now_ms)
+            if paused_s:
+                listed = replace(
+                    listed,
+                    exceeded=True,
+                    paused_seconds=paused_s,
+                    retry_after_seconds=max(paused_s, listed.retry_after_seconds),
+                )
+            compared.append(listed)
+            continue
         if is_slots(state.rate):
             fits = amount_milli <= limit.capacity_milli  # of the whole, if this is one shard
             retry_after = retry_after_s(seen, key, amount_milli, now_ms) if fits else math.inf
@@ -158,12 +197,38 @@ def statuses(charge: Charge, seen: BucketImage, now_ms: int) -> list[LimitStatus
                 limit,
                 level // MILLI,
                 amount_milli // MILLI,
-                level < amount_milli or paused_s > 0,
+                exceeded or paused_s > 0,
                 max(retry_after, paused_s),
                 paused_s,
             )
         )
     return compared
+
+
+def _status_under_terms(
+    charge: Charge, limit: Limit, key: str, seen: BucketImage, now_ms: int
+) -> LimitStatus:
+    """Compare a charge with a quota or a soft limit."""
+    state, amount = seen.limits[key], charge.amounts_milli[key]
+    level, retry_after = level_milli(state, now_ms), 0.0
+    exceeded = not limit.soft and level < amount
+    if exceeded and state.quota is None:
+        retry_after = retry_after_seconds(state, amount, now_ms)
+    elif exceeded:
+        moment_ms = fits_at_ms(state, amount, now_ms)
+        retry_after = math.inf if moment_ms is None else max(0, moment_ms - now_ms) / 1000
+    return LimitStatus(
+        entity_id=charge.entity_id,
+        resource=charge.resource,
+        limit_name=limit.name,
+        limit=limit,
+        available=limit.shown(level),
+        requested=limit.shown(amount),
+        exceeded=exceeded,
+        retry_after_seconds=retry_after,
+        overdrawn=level < 0,
+        **window_fields(limit, state, now_ms),
+    )
 
 
 def paused_seconds(image: BucketImage, now_ms: int) -> float:
@@ -185,7 +250,7 @@ def _waits_together(charge: Charge, seen: CombinedImage, now_ms: int) -> dict[st
         return {}
     return {
         key: math.inf if moment_ms is None else max(0, moment_ms - now_ms) / 1000
-        for key, moment_ms in fit_at_ms(
+        for key, moment_ms in fit_together_at_ms(
             list(seen.shards.values()), charge.amounts_milli, now_ms
         ).items()
     }

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from zae_limiter.admission.in_force import InForce
+from zae_limiter.admission.in_force import InForce, stored_units
+from zae_limiter.admission.quotas import QuotaHold, QuotaSettlement
 from zae_limiter.admission.slots import SlotHold
 from zae_limiter.models.timestamps import MILLI
 
@@ -68,7 +69,8 @@ class Settlement(NamedTuple):
     but it still counts as usage. ``through_child`` is that of the charge. ``admitted`` is added to
     the count of admitted acquires. ``forfeits`` says that credits only correct what is counted as
     consumed: the tokens are lost. ``released`` are slots that the charge holds; those that have
-    expired are left out.
+    expired are left out. ``quotas`` are the debts and credits of quotas, with the amounts that the
+    charge holds of them.
     """
 
     entity_id: str
@@ -79,6 +81,7 @@ class Settlement(NamedTuple):
     admitted: int = 0
     forfeits: bool = False
     released: tuple[SlotHold, ...] = ()
+    quotas: tuple[QuotaSettlement, ...] = ()
 
     def is_of_same_bucket(self, other: Settlement) -> bool:
         """Tell whether both settle the same bucket under the same limits."""
@@ -90,12 +93,13 @@ class Settlement(NamedTuple):
 
 
 class Renewal(NamedTuple):
-    """Slots of one bucket whose leases go on."""
+    """Slots, or held amounts of quotas, of one bucket whose leases go on."""
 
     entity_id: str
     resource: str
     in_force: InForce
-    holds: tuple[SlotHold, ...]
+    holds: tuple[SlotHold, ...] = ()
+    quota_holds: tuple[QuotaHold, ...] = ()
 
 
 class RenewalFailure(Enum):
@@ -119,45 +123,74 @@ class Grant:
     ``images`` are the buckets after that, as the store answered. Where putting one together takes
     time (a bucket in several shards), it is a function that does so. ``reservation`` says when that
     of a caller that waits is due. ``holds`` are the slots that were taken, of each charge; empty if
-    no limit has slots.
+    no limit has slots. ``quota_holds`` are the amounts of quotas that each charge holds.
     """
 
     charges: tuple[Charge, ...]
     images: Sequence[BucketImage | Callable[[], BucketImage]] = ()
     reservation: Reservation | None = None
     holds: tuple[tuple[SlotHold, ...], ...] = ()
+    quota_holds: tuple[tuple[QuotaHold, ...], ...] = ()
 
     def names(self) -> frozenset[str]:
         """Return the names of all limits of the buckets whose tokens can be settled."""
         first = self.charges[0].in_force.token_names
         return first if len(self.charges) == 1 else first | self.charges[1].in_force.token_names
 
-    def tokens(self, amounts: dict[str, int]) -> dict[str, int]:
-        """Return the amounts of limits that refill: slots are not settled."""
-        if not self.holds:
-            return amounts
-        names = self.names()
-        return {name: amount for name, amount in amounts.items() if name in names}
+    def budget_names(self) -> frozenset[str]:
+        """Return the names of the limits whose amounts are money."""
+        first = self.charges[0].in_force.budget_names
+        return first if len(self.charges) == 1 else first | self.charges[1].in_force.budget_names
+
+    def tokens(self, amounts: Mapping[str, int]) -> dict[str, int]:
+        """Return the amounts that can be settled, as the account of a lease counts them.
+
+        Those are whole tokens, or billionths of money. Slots are not settled.
+        """
+        if not self.holds and not self.quota_holds:
+            return dict(amounts)
+        names, money = self.names(), self.budget_names()
+        return {
+            name: stored_units(amount, True) if name in money else amount
+            for name, amount in amounts.items()
+            if name in names
+        }
 
     def settlements(
         self,
         amounts: Mapping[str, int],
         released: tuple[tuple[SlotHold, ...], ...] = (),
+        ended: tuple[tuple[QuotaHold, ...], ...] = (),
+        *,
+        keeps: bool = False,
     ) -> tuple[Settlement, ...]:
         """Return debts (positive) and credits (negative) for each bucket that has the limit.
 
-        ``released`` are the slots to be given back, of each charge.
+        ``released`` are the slots to be given back, of each charge, and ``ended`` the holds of
+        quotas that the settlement ends, or changes if it ``keeps`` them.
         """
         found = []
         for position, charge in enumerate(self.charges):
             in_force = charge.in_force
+            money, quota_keys = in_force.budget_names, in_force.quota_keys
             owed = {
-                key: amounts[name] * MILLI
+                key: amounts[name] * (1 if name in money else MILLI)
                 for name, key in zip(in_force.names, in_force.keys, strict=True)
                 if amounts.get(name) and name in in_force.token_names
             }
+            quotas: tuple[QuotaSettlement, ...] = ()
+            if quota_keys:
+                holds = ended[position] if ended else ()
+                quotas = tuple(
+                    [
+                        QuotaSettlement(hold, owed.get(hold.key, 0), keeps)
+                        for hold in holds
+                        if owed.get(hold.key) or (hold.units and not keeps)
+                    ]
+                )
+                owed = {key: each for key, each in owed.items() if key not in quota_keys}
             slots = released[position] if released else ()
-            if owed or slots:
+            if owed or slots or quotas:
                 found.append(
                     Settlement(
                         entity_id=charge.entity_id,
@@ -166,6 +199,7 @@ class Grant:
                         amounts_milli=owed,
                         through_child=charge.through_child,
                         released=slots,
+                        quotas=quotas,
                     )
                 )
         return tuple(found)

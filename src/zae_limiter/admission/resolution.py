@@ -27,19 +27,31 @@ class Scope:
     ``buckets`` holds the entity id and the limits in force of each of them, the entity first.
     """
 
-    __slots__ = ("_through_child", "buckets", "has_slots", "names", "resource")
+    __slots__ = (
+        "_through_child",
+        "buckets",
+        "budget_names",
+        "has_quotas",
+        "has_slots",
+        "names",
+        "resource",
+    )
 
     def __init__(self, resource: str, buckets: tuple[tuple[str, InForce], ...]) -> None:
         self.resource = resource
         self.buckets = buckets
         _, own = buckets[0]
         names, shared, has_slots = own.name_set, own.token_names, bool(own.slot_keys)
+        has_quotas = bool(own.quota_keys)
         for _, of_parent in buckets[1:]:
             names = names | of_parent.name_set
             shared = shared & of_parent.token_names
             has_slots = has_slots or bool(of_parent.slot_keys)
+            has_quotas = has_quotas or bool(of_parent.quota_keys)
         self.names = names
         self.has_slots = has_slots
+        self.has_quotas = has_quotas
+        self.budget_names = _budget_names([in_force for _, in_force in buckets])
         self._through_child = shared  # the parent counts the limits that its child has as well
 
     def charges(
@@ -50,9 +62,13 @@ class Scope:
         An acquire (``takes_slot``) takes one slot of each limit on calls in flight, unless
         ``amounts`` names another number.
         """
-        for name in amounts:
+        for name, amount in amounts.items():
             if name not in self.names:
                 self._raise_unknown(amounts, field)
+            if type(amount) is not int and name not in self.budget_names:
+                raise ValidationError(
+                    f"{field}.{name}", amount, "must be a whole number: the limit is no budget"
+                )
         charges: list[Charge] = []
         for entity_id, in_force in self.buckets:
             taken = in_force.amounts_milli(amounts)
@@ -77,6 +93,23 @@ class Scope:
             amounts[unknown],
             f"is not a limit of {self.resource!r}; its limits are {', '.join(sorted(self.names))}",
         )
+
+
+NO_BUDGETS: frozenset[str] = frozenset()
+
+
+def _budget_names(limits: Sequence[InForce]) -> frozenset[str]:
+    """Return the limits whose amounts are money, for the entity and for its parent."""
+    names = NO_BUDGETS.union(*[each.budget_names for each in limits])
+    for each in limits if names else ():
+        for name in names & each.name_set - each.budget_names:
+            raise ValidationError(
+                f"limits.{name}",
+                name,
+                "is a budget of the entity or of its parent, but not of "
+                "both; give one of them another name",
+            )
+    return names
 
 
 class Resolved(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from math import ceil
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -89,5 +90,5 @@ def _asked(exceeded: Iterable[LimitStatus]) -> dict[str, int]:
     for status in exceeded:
         if status.requested:
             before = amounts.get(status.limit_name, 0)
-            amounts[status.limit_name] = max(status.requested, before)
+            amounts[status.limit_name] = max(ceil(status.requested), before)
     return amounts

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from zae_limiter.admission.charge import statuses
 from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.moves import added_move, after
+from zae_limiter.admission.quotas import QuotaSettlement
 from zae_limiter.admission.request import (
     Charge,
     ChargeOutcome,
@@ -43,7 +44,14 @@ def grant(
         images.append(image)
         holds.append(holds_of(charge, applied))
     all_holds = tuple(holds) if any(holds) else ()
-    return Grant(request.charges, images, outcomes[0].reservation, all_holds)
+    quota_holds = tuple([each.quota_holds for each in outcomes])
+    return Grant(
+        request.charges,
+        images,
+        outcomes[0].reservation,
+        all_holds,
+        quota_holds if any(quota_holds) else (),
+    )
 
 
 def holds_of(charge: Charge, outcome: Applied) -> tuple[SlotHold, ...]:
@@ -61,11 +69,11 @@ def holds_of(charge: Charge, outcome: Applied) -> tuple[SlotHold, ...]:
 
 def refund_of(charge: Charge, applied: Applied) -> Settlement:
     """Return the credits that undo an applied charge, and the slots that it gives back."""
-    slot_keys = charge.in_force.slot_keys
+    slot_keys, quota_keys = charge.in_force.slot_keys, charge.in_force.quota_keys
     amounts = {
         key: -amount
         for key, amount in charge.amounts_milli.items()
-        if amount and key not in slot_keys
+        if amount and key not in slot_keys and key not in quota_keys
     }
     return Settlement(
         entity_id=charge.entity_id,
@@ -74,6 +82,9 @@ def refund_of(charge: Charge, applied: Applied) -> Settlement:
         amounts_milli=amounts,
         through_child=charge.through_child,
         released=holds_of(charge, applied),
+        quotas=tuple(
+            [QuotaSettlement(hold, -hold.units) for hold in applied.quota_holds if hold.units]
+        ),
     )
 
 

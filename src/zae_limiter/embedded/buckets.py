@@ -38,6 +38,7 @@ from zae_limiter.embedded.tables import (
 )
 from zae_limiter.models.audit import AuditAction, AuditedChange, pause_event
 from zae_limiter.models.bucket import BucketEntry, BucketState, ResourceCapacity
+from zae_limiter.models.limit import plain_amounts
 
 BATCH = 100  # buckets that are read by key in one transaction
 LIFE_BYTES = 6  # a life must differ from other lives of the same key while their slots are held
@@ -69,7 +70,7 @@ def charge(
         if plan is None:
             assert image is not None, "an absent bucket has no configuration"
             return StaleLimits(image.config_version)
-        if plan.holds:
+        if plan.holds or plan.quota_holds:
             plan = _with_life(plan)
         fits = fits and plan.granted is not None
         plans.append((wanted, plan, window, image))
@@ -87,19 +88,25 @@ def charge(
         images.append(image)
     if until_ms is not None:
         return _reserved(charges, plans, images)
+    granted = Grant(charges, images)
     for _, plan, _, _ in plans:
         if plan.holds:
-            return Grant(charges, images, holds=tuple([plan.holds for _, plan, _, _ in plans]))
-    return Grant(charges, images)
+            granted.holds = tuple([plan.holds for _, plan, _, _ in plans])
+        if plan.quota_holds:
+            granted.quota_holds = tuple([plan.quota_holds for _, plan, _, _ in plans])
+    return granted
 
 
 def _with_life(plan: ChargePlan) -> ChargePlan:
-    """Begin the life of a bucket with its first taken slots."""
+    """Begin the life of a bucket with its first taken slots, or its first hold of a quota."""
     if plan.granted is None or plan.granted.life:
         return plan
     life = os.urandom(LIFE_BYTES).hex()
-    holds = tuple([hold._replace(life=life) for hold in plan.holds])
-    return plan._replace(granted=plan.granted._replace(life=life), holds=holds)
+    return plan._replace(
+        granted=plan.granted._replace(life=life),
+        holds=tuple([hold._replace(life=life) for hold in plan.holds]),
+        quota_holds=tuple([hold._replace(life=life) for hold in plan.quota_holds]),
+    )
 
 
 def _reserved(
@@ -109,7 +116,9 @@ def _reserved(
     ((wanted, plan, _, _),) = plans
     assert plan.granted is not None
     place = plan.granted.writes, 0
-    return Grant(charges, images, reserved(plan.granted, wanted.amounts_milli, place, {}))
+    reservation = reserved(plan.granted, wanted.amounts_milli, place, {})
+    quota_holds = (plan.quota_holds,) if plan.quota_holds else ()
+    return Grant(charges, images, reservation, quota_holds=quota_holds)
 
 
 def settle(
@@ -124,7 +133,8 @@ def settle(
         noted.give_back()  # a transaction before this one may have been rolled back
     now_ms = clock()
     for settlement in settlements:
-        entity_id, resource, _, amounts_milli, through_child, *_ = settlement
+        entity_id, resource = settlement.entity_id, settlement.resource
+        amounts_milli, through_child = settlement.amounts_milli, settlement.through_child
         image, window = _rolled(tables.get_bucket(namespace_id, entity_id, resource), now_ms)
         if image is None and tables.is_purging(namespace_id):
             continue
@@ -133,8 +143,9 @@ def settle(
             if noted is not None:
                 after = _with_noted(tables, namespace_id, settlement, after, noted)
             _write(tables, namespace_id, entity_id, resource, after, closed=window)
-        elif amounts_milli:
-            credit = late_credit(amounts_milli, now_ms, through_child)
+        elif amounts_milli or settlement.quotas:
+            changes = {each.hold.key: each.change for each in settlement.quotas}
+            credit = late_credit({**amounts_milli, **changes}, now_ms, through_child)
             tables.add_usage(namespace_id, entity_id, resource, credit)
 
 
@@ -274,17 +285,27 @@ def reset(tables: Tables, namespace_id: str, change: AuditedChange) -> bool:
 
 
 def top_up(
-    tables: Tables, namespace_id: str, change: AuditedChange, amounts: Mapping[str, int]
+    tables: Tables,
+    namespace_id: str,
+    change: AuditedChange,
+    amounts: Mapping[str, int],
+    in_force: InForce | None = None,
 ) -> bool:
-    """Add tokens up to the capacity; False if there is no bucket, which counts as full."""
+    """Add tokens up to the capacity; False if there is no bucket, which counts as full.
+
+    The window of a quota can be topped up before its first charge: then the bucket is created.
+    """
     image, window = _changed_bucket(tables, namespace_id, change)
     if image is None:
-        return False
+        if in_force is None or not any(key in amounts for key in in_force.quota_keys):
+            return False
+        refuse_if_purging(tables, namespace_id)
+        image = _new_bucket(in_force, None, change.now_ms)
     after, moves = settling.top_up(image, amounts, change.now_ms)
     _write_change(tables, namespace_id, change, after, window)
     added = settling.added_milli(moves)
     if any(added.values()):
-        details = {"amounts": dict(amounts), "added_milli": added}
+        details = {"amounts": plain_amounts(amounts), "added_milli": added}
         record(tables, namespace_id, change, AuditAction.BUCKET_TOPPED_UP, details)
     return True
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from zae_limiter.models.config import OnUnavailable
 from zae_limiter.models.limit import DEFAULT_LEASE_TTL, Limit
+from zae_limiter.models.quota_fields import quota_fields
 
 DEFAULT_PERIOD = 60  # seconds
+ANY_NAME = "limit"  # a declaration gets its name from its key in the manifest
 
 Limits = Mapping[str, "LimitDecl"]
 
@@ -19,7 +21,8 @@ class LimitDecl:
     """One limit: ``capacity`` is the rate, ``burst`` the capacity of the bucket.
 
     ``burst`` and ``refill_amount`` default to ``capacity``, ``refill_period`` to 60 seconds. A
-    limit on calls in flight has ``concurrent`` instead, and ``lease_ttl``, by default 60 seconds.
+    limit on calls in flight has ``concurrent`` instead, and ``lease_ttl``, by default 60 seconds. A
+    quota, a budget or a soft limit is kept as it is, in ``terms``; its own name is not used.
     """
 
     capacity: int = 0
@@ -28,10 +31,13 @@ class LimitDecl:
     refill_period: int = DEFAULT_PERIOD
     concurrent: int | None = None
     lease_ttl: int | None = None
+    terms: Limit | None = None
 
     @classmethod
     def of(cls, limit: Limit) -> LimitDecl:
         """Return the shortest declaration of a limit."""
+        if limit.is_quota or limit.soft:
+            return cls(terms=replace(limit, name=ANY_NAME))
         if limit.lease_ttl is not None:
             lease_ttl = None if limit.lease_ttl == DEFAULT_LEASE_TTL else limit.lease_ttl
             return cls(concurrent=limit.capacity, lease_ttl=lease_ttl)
@@ -43,6 +49,8 @@ class LimitDecl:
 
     def to_limit(self, name: str) -> Limit:
         """Return the declared limit under the given name."""
+        if self.terms is not None:
+            return replace(self.terms, name=name)
         if self.concurrent is not None:
             return Limit.concurrent(name, self.concurrent, self.lease_ttl or DEFAULT_LEASE_TTL)
         return Limit(
@@ -52,12 +60,14 @@ class LimitDecl:
             self.refill_period,
         )
 
-    def to_dict(self) -> dict[str, int]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the declaration as a document, without fields that have their default."""
+        if self.terms is not None:
+            return _terms_document(self.terms)
         if self.concurrent is not None:
             slots = {"concurrent": self.concurrent}
             return slots if self.lease_ttl is None else {**slots, "lease_ttl": self.lease_ttl}
-        written = {"capacity": self.capacity}
+        written: dict[str, Any] = {"capacity": self.capacity}
         if self.burst is not None:
             written["burst"] = self.burst
         if self.refill_amount is not None:
@@ -154,7 +164,15 @@ def _system(system: SystemDecl) -> dict[str, Any]:
     return document
 
 
-def _limits(limits: Limits) -> dict[str, dict[str, int]]:
+def _terms_document(limit: Limit) -> dict[str, Any]:
+    """Return a quota, a budget or a soft rate as a document."""
+    if limit.is_quota:
+        return quota_fields(limit)
+    hard = LimitDecl.of(replace(limit, soft=False)).to_dict()
+    return {**hard, "soft": True}
+
+
+def _limits(limits: Limits) -> dict[str, dict[str, Any]]:
     return {name: limit.to_dict() for name, limit in sorted(limits.items())}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from zae_limiter.bounded_json import is_deeper, too_deep
@@ -10,6 +11,7 @@ from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.config import OnUnavailable
 from zae_limiter.models.limit import CONCURRENT_PLACES, MAX_LIMITS, places_of
 from zae_limiter.models.notation import parse_limit, parse_period
+from zae_limiter.models.quota_fields import BUDGET_FIELDS, QUOTA_FIELDS, quota_from
 from zae_limiter.naming import (
     DEFAULT_RESOURCE,
     check_entity_id,
@@ -37,7 +39,7 @@ MANIFEST_KEYS = ("namespace", "system", "resources", "entities")
 SYSTEM_KEYS = ("limits", "on_unavailable")
 RESOURCE_KEYS = ("limits",)
 ENTITY_KEYS = ("resources", "limits", "parent", "cascade", "registered")
-LIMIT_KEYS = ("capacity", "burst", "refill_amount", "refill_period")
+LIMIT_KEYS = ("capacity", "burst", "refill_amount", "refill_period", "soft")
 SLOT_KEYS = ("concurrent", "lease_ttl")
 MAX_DIGITS = 30  # more than a limit may have, and few enough for int()
 
@@ -191,8 +193,11 @@ class _Reader:
             limit = self._checked(parse_limit, f"{name}:{value}", path)
             return None if limit is None else LimitDecl.of(limit)
         before = len(self._problems)
+        if isinstance(value, Mapping) and ("quota" in value or "budget" in value):
+            return self._quota(name, value, path)
         has_slots = isinstance(value, Mapping) and value.get("concurrent") is not None
-        keys = self._mapping(value, path, SLOT_KEYS if has_slots else LIMIT_KEYS)
+        keys = dict(self._mapping(value, path, SLOT_KEYS if has_slots else LIMIT_KEYS))
+        soft = keys.pop("soft", None)
         if not has_slots and keys.get("capacity") is None and before == len(self._problems):
             self.report(path, "has no capacity; add this key, which every rate must have")
         numbers = {
@@ -203,7 +208,19 @@ class _Reader:
         if before != len(self._problems):
             return None
         declared = LimitDecl(**{"refill_period": DEFAULT_PERIOD, **numbers})
-        return None if self._checked(declared.to_limit, name, path) is None else declared
+        limit = self._checked(declared.to_limit, name, path)
+        if limit is not None and soft in (True, "true"):
+            return LimitDecl.of(replace(limit, soft=True))
+        return None if limit is None else declared
+
+    def _quota(self, name: str, value: Mapping[str, Any], path: Path) -> LimitDecl | None:
+        """Read a quota as ``{quota: …, per: month, …}``, or a budget as ``{budget: …, …}``."""
+        known = BUDGET_FIELDS if "budget" in value else QUOTA_FIELDS
+        keys = {
+            key: _plain_value(key, each) for key, each in self._mapping(value, path, known).items()
+        }
+        limit = self._checked(quota_from, {"name": name, **keys}, path)
+        return None if limit is None else LimitDecl.of(limit)
 
     def _number(self, key: str, value: object, path: Path) -> Any:
         """Read a whole number above zero, or its text; a period may be ``90s`` or ``hour``."""
@@ -286,3 +303,21 @@ def _kind(value: object) -> str:
     if value is None:
         return "empty"
     return "a list" if isinstance(value, list) else f"{type(value).__name__} {value!r}"
+
+
+def _plain_value(key: str, value: object) -> object:
+    """Return a field of a quota; numbers and booleans may be text, and a price may be a float.
+
+    YAML reads 12.50 as a float; its shortest text is the number that was written.
+    """
+    if key == "budget" and isinstance(value, float):
+        return repr(value)
+    if isinstance(value, str) and key in ("quota", "every", "hold_ttl", "on", "soft"):
+        digits = value.replace("_", "")
+        if digits.isdecimal() and len(digits) <= MAX_DIGITS:
+            return int(digits)
+        if key == "hold_ttl":
+            return None if value == "never" else parse_period(value)
+        if key == "soft":
+            return value == "true"
+    return value

@@ -80,10 +80,7 @@ class Setting(NamedTuple):
         """Return the managed values, with the limits sorted by name."""
         if self.keeps_place:
             return ("registered",)
-        limits = sorted(
-            (limit.name, limit.capacity, limit.refill_amount, limit.refill_period_seconds)
-            for limit in self.limits
-        )
+        limits = sorted(limit.stored() for limit in self.limits)
         policy = None if self.on_unavailable is None else self.on_unavailable.value
         return limits, policy, self.parent, self.cascade
 

@@ -217,7 +217,7 @@ def creations(name):
     for known, children in product((FreshBucket(None), FreshBucket(None, False)), (False, True)):
         charge = bucket.change(1000, is_charge=True, children=children)
         yield from actions_of(plan(known, [charge], bucket.context, LINK))
-    paused = pauses.new_paused_bucket(
+    paused = pauses.new_bucket(
         bucket.context.shard_id,
         bucket.in_force,
         LINK,

@@ -20,6 +20,7 @@ from zae_limiter.models.limit import Limit
 
 if TYPE_CHECKING:
     from zae_limiter._sync.acquire import AcquireCall
+    from zae_limiter._sync.holds import HoldKeeper
     from zae_limiter._sync.slots import SlotKeeper
     from zae_limiter.concurrency.waiting_line import WaitingLines
 
@@ -40,6 +41,7 @@ class ChargeService:
         self.waiting_lines: WaitingLines | None = None  # None until an acquire waits for tokens
         self._slot_lines: WaitingLines | None = None
         self._slots: SlotKeeper | None = None
+        self._holds: HoldKeeper | None = None
         self._lock = SignalSafeLock()
 
     @property
@@ -51,6 +53,19 @@ class ChargeService:
 
             with self._lock:
                 keeper = self._slots = self._slots or SlotKeeper(
+                    self.buckets, self.namespace_id, self.clock
+                )
+        return keeper
+
+    @property
+    def holds(self) -> HoldKeeper:
+        """The keeper of holds, which renews them; it is made when a quota is first charged."""
+        keeper = self._holds
+        if keeper is None:
+            from zae_limiter._sync.holds import HoldKeeper
+
+            with self._lock:
+                keeper = self._holds = self._holds or HoldKeeper(
                     self.buckets, self.namespace_id, self.clock
                 )
         return keeper
@@ -69,9 +84,11 @@ class ChargeService:
         return lines
 
     def close(self) -> None:
-        """Stop renewing slots."""
+        """Stop renewing slots and holds."""
         if self._slots is not None:
             self._slots.close()
+        if self._holds is not None:
+            self._holds.close()
 
     def resolve(self, entity_id: str, resource: str, now_ms: int) -> Resolved:
         """Return the configuration of an entity on a resource."""

@@ -9,6 +9,7 @@ from zae_limiter.admission.fit import fits
 from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.in_force import InForce, plain_name
 from zae_limiter.admission.moves import Wanted
+from zae_limiter.admission.quotas import QuotaHold, QuotaSettlement
 from zae_limiter.admission.request import NO_NAMES, Charge, ChargeRequest, Settlement
 from zae_limiter.admission.reservation import advance_milli
 from zae_limiter.admission.slots import SlotHold
@@ -23,7 +24,8 @@ class BucketChange:
     ``refreshed`` says that the limits were read again after the bucket was found to have newer
     ones. ``through_child`` are the names of the limits that a child of the entity counts, too.
     ``until_ms`` makes a charge a reservation; ``forfeits`` is that of a settlement. ``released``
-    and ``renewed`` are slots that the caller holds. ``is_count`` is a change that only writes the
+    and ``renewed`` are slots that the caller holds, ``quotas`` and ``renewed_quotas`` amounts of
+    quotas. ``is_count`` is a change that only writes the
     counts of this client; it creates the bucket if there is none.
     """
 
@@ -38,11 +40,23 @@ class BucketChange:
     released: tuple[SlotHold, ...] = ()
     renewed: tuple[SlotHold, ...] = ()
     is_count: bool = False
+    quotas: tuple[QuotaSettlement, ...] = ()
+    renewed_quotas: tuple[QuotaHold, ...] = ()
 
     @property
     def held_slots(self) -> tuple[SlotHold, ...]:
         """The slots that the change gives back or renews."""
         return self.released or self.renewed
+
+    @property
+    def held_quotas(self) -> bool:
+        """Whether the change settles or renews amounts of quotas."""
+        return bool(self.quotas or self.renewed_quotas)
+
+    @property
+    def holds_anything(self) -> bool:
+        """Whether the change concerns slots or amounts that the caller holds."""
+        return bool(self.released or self.renewed or self.quotas or self.renewed_quotas)
 
     @classmethod
     def of_charge(cls, charge: Charge, request: ChargeRequest) -> BucketChange:
@@ -68,6 +82,7 @@ class BucketChange:
             through_child=settlement.through_child,
             forfeits=settlement.forfeits,
             released=settlement.released,
+            quotas=settlement.quotas,
         )
 
     def fits(self, image: BucketImage, now_ms: int) -> bool:
@@ -88,7 +103,7 @@ class BucketChange:
         if self.is_charge or amounts.keys() <= image.limits.keys():
             return None
         absent = {key: amount for key, amount in amounts.items() if key not in image.limits}
-        return replace(self, amounts_milli=absent)
+        return replace(self, amounts_milli=absent, quotas=())
 
     def can_share_write(self, other: BucketChange) -> bool:
         """Tell whether one condition holds for both changes."""
@@ -138,8 +153,9 @@ def total(changes: Iterable[BucketChange]) -> dict[str, Wanted]:
     returned: dict[str, int] = {}
     uncounted: dict[str, int] = {}
     for change in changes:
+        soft_keys = change.in_force.soft_keys
         for key, amount in change.amounts_milli.items():
-            if change.is_charge:
+            if change.is_charge and key not in soft_keys:
                 charged[key] = charged.get(key, 0) + amount
             elif change.forfeits:
                 uncounted[key] = uncounted.get(key, 0) - amount
@@ -173,6 +189,8 @@ def total_at(changes: Sequence[BucketChange], image: BucketImage, now_ms: int) -
         if not change.is_charge:
             continue
         for key, amount in change.amounts_milli.items():
+            if key in change.in_force.soft_keys:
+                continue
             charged[key] = charged.get(key, 0) + amount
             rate = image.limits[key].rate
             level = charged[key] - advance_milli(rate, amount, now_ms, change.until_ms)
@@ -191,4 +209,7 @@ def through_children(changes: Iterable[BucketChange]) -> dict[str, int]:
             for key, amount in change.amounts_milli.items():
                 if amount and plain_name(key) in names:
                     sums[key] = sums.get(key, 0) + amount
+            for each in change.quotas:
+                if each.change and plain_name(each.hold.key) in names:
+                    sums[each.hold.key] = sums.get(each.hold.key, 0) + each.change
     return sums

@@ -7,11 +7,13 @@ from dataclasses import dataclass, replace
 
 from zae_limiter.admission.image import BucketImage, level_milli
 from zae_limiter.admission.moves import surplus_milli
+from zae_limiter.admission.quotas import QuotaHold
 from zae_limiter.admission.rebase import has_limits
 from zae_limiter.admission.request import StaleLimits
 from zae_limiter.admission.reservation import Reservation, reserved
 from zae_limiter.admission.shards.tree import WHOLE, Shard
 from zae_limiter.dynamodb.buckets.changes import BucketChange
+from zae_limiter.dynamodb.buckets.planned_quotas import PlannedQuotas
 from zae_limiter.dynamodb.buckets.planned_slots import Moments
 from zae_limiter.dynamodb.items.bucket import StoredBucket
 from zae_limiter.exceptions import ZAELimiterError
@@ -25,7 +27,9 @@ class Applied:
     ``spilled_milli`` is the part of a credit that the shard has no room for, ``is_short`` says that
     a debt has left the shard below zero. ``reservation`` is that of a charge that waits.
     ``moments`` are those at which the slots of the change expire, see ``PlannedSlots``; None if the
-    change has no slots. ``life`` is that of the bucket which the slots belong to.
+    change has no slots. ``life`` is that of the bucket which the slots belong to. ``quota_holds``
+    are the amounts of quotas that a charge holds, ``renewed_quotas`` the seconds at which renewed
+    ones expire; None for those that have expired.
     """
 
     image: BucketImage | None
@@ -35,6 +39,8 @@ class Applied:
     reservation: Reservation | None = None
     moments: Moments | None = None
     life: str = ""
+    quota_holds: tuple[QuotaHold, ...] = ()
+    renewed_quotas: tuple[int | None, ...] = ()
 
 
 @dataclass(slots=True)
@@ -62,6 +68,7 @@ def outcomes_of_write(
     bucket: StoredBucket,
     now_ms: int,
     moments: Mapping[int, Moments] | None,
+    quotas: PlannedQuotas | None = None,
 ) -> list[Outcome | None]:
     """Return the outcomes of changes, given the item after a write that carried some of them.
 
@@ -74,6 +81,18 @@ def outcomes_of_write(
     if moments:
         applied = [
             replace(each, moments=moments.get(position), life=bucket.image.life)
+            for position, each in zip(positions, applied, strict=True)
+        ]
+    if quotas is not None:
+        life = bucket.image.life
+        applied = [
+            replace(
+                each,
+                quota_holds=tuple(
+                    [hold._replace(life=life) for hold in quotas.holds.get(position, ())]
+                ),
+                renewed_quotas=quotas.renewed.get(position, ()),
+            )
             for position, each in zip(positions, applied, strict=True)
         ]
     if len(positions) == len(changes):
@@ -102,8 +121,9 @@ def applied_outcomes(
             return _with_reservations(changes, bucket, now_ms)
     if bucket.shard.n == 1:
         return [Applied(image)] * len(changes)
-    surplus = {key: max(0, surplus_milli(state, now_ms)) for key, state in image.limits.items()}
-    in_debt = {key for key, state in image.limits.items() if level_milli(state, now_ms) < 0}
+    split = {key: state for key, state in image.limits.items() if state.quota is None}
+    surplus = {key: max(0, surplus_milli(state, now_ms)) for key, state in split.items()}
+    in_debt = {key for key, state in split.items() if level_milli(state, now_ms) < 0}
     outcomes = []
     for change in changes:
         spilled = None if change.is_charge else _spilled(change, surplus)

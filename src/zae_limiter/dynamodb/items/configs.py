@@ -5,7 +5,8 @@
     entity     {ns}/ENTITY#{entity}       #CONFIG#{resource}    found by resource through GSI3
 
 ``l_{limit}_cp``, ``_ra`` and ``_rp`` are the capacity and the refill amount in tokens, and the
-period in seconds. A limit on calls in flight has its slots, 0, and the TTL of a lease there.
+period in seconds. A limit on calls in flight has its slots, 0, and the TTL of a lease there. A
+quota, and a soft limit, has its notation in ``l_{limit}_nt``.
 ``limit_names`` keeps the order of the limits. ``rev`` names the change that wrote the level.
 """
 
@@ -31,7 +32,8 @@ VERSION = "config_version"
 PURGING = "purging"  # in the system's item: the namespace is being purged
 POLICY = "on_unavailable"
 ORDER = "limit_names"
-PREFIX, CAPACITY, AMOUNT, PERIOD = "l_", "_cp", "_ra", "_rp"
+PREFIX, CAPACITY, AMOUNT, PERIOD, NOTATION = "l_", "_cp", "_ra", "_rp", "_nt"
+_PARTS = (CAPACITY, AMOUNT, PERIOD, NOTATION)
 SEPARATOR = ","  # no limit's name contains it
 
 
@@ -112,9 +114,7 @@ def written_attributes(item: Item) -> list[str]:
     """Return the attributes of an item that belong to its level."""
     own = (REVISION, ORDER, POLICY)
     return [
-        name
-        for name in item
-        if name in own or (name.startswith(PREFIX) and name.endswith((CAPACITY, AMOUNT, PERIOD)))
+        name for name in item if name in own or (name.startswith(PREFIX) and name.endswith(_PARTS))
     ]
 
 
@@ -131,5 +131,8 @@ def _names(item: Item) -> list[str]:
 
 
 def _limit(item: Item, name: str) -> Limit:
-    values = (integer(item[f"{PREFIX}{name}{part}"]) for part in (CAPACITY, AMOUNT, PERIOD))
-    return Limit.from_stored(name, *values)
+    capacity, amount, period = (
+        integer(item[f"{PREFIX}{name}{part}"]) for part in (CAPACITY, AMOUNT, PERIOD)
+    )
+    notation = optional_text(item, f"{PREFIX}{name}{NOTATION}") or ""
+    return Limit.from_stored(name, capacity, amount, period, notation)

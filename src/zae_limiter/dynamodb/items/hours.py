@@ -40,6 +40,7 @@ ADMITTED, REJECTED, FINISHED_ADMITTED, FINISHED_REJECTED = "ac", "rj", "ua", "ur
 OF_CHILDREN, WAITED, ASKED = "rx", "wt", "rq"
 FINISHED_OF_CHILDREN, FINISHED_WAITED, FINISHED_ASKED = "ux", "uw", "uq"
 CONCURRENT = "c:"  # begins the parameters of a limit on calls in flight: c:slots:lease_ttl:index
+QUOTA = "q:"  # begins the parameters of a quota or soft limit: q:index:notation without the name
 TURN_MARK = "~"  # the first character of a write id that creates an item or turns its hour
 
 _CONSUMED, _PARAMETERS = "c_", "p_"  # as items.bucket, which imports this module
@@ -73,10 +74,12 @@ def limit_index_of(parameters: str) -> int:
 
     Raises IncompatibleSchemaError for a kind of limit that this version does not know.
     """
+    if parameters.startswith(QUOTA):
+        return int(parameters.split(":", 2)[1])
     if parameters[:1].isalpha() and not is_concurrent(parameters):
         raise IncompatibleSchemaError(
             f"a limit of kind {parameters.partition(':')[0]!r}",
-            "rates and calls in flight",
+            "rates, calls in flight and quotas",
             "bring every client to the newest version",
         )
     _, _, _, index, *_ = parameters.split(":")

@@ -15,6 +15,7 @@ from zae_limiter import schema
 from zae_limiter.admission.image import HOUR_MS, LimitState
 from zae_limiter.admission.in_force import plain_name
 from zae_limiter.admission.moves import Move
+from zae_limiter.admission.quotas import HoldWrite
 from zae_limiter.admission.shards import split_merge
 from zae_limiter.admission.shards.tree import Shard, live
 from zae_limiter.admission.slots import SlotWrite
@@ -30,6 +31,7 @@ from zae_limiter.dynamodb.items.bucket_updates import (
     require_generation,
     require_life,
     require_same,
+    write_holds,
     write_slots,
 )
 from zae_limiter.dynamodb.items.hours import ADMITTED, HOUR, ORIGIN, TURN_MARK, new_origin
@@ -123,12 +125,13 @@ def siblings(items: Iterable[Item]) -> set[Key]:
 
 
 class ShardMoves(NamedTuple):
-    """The moves of one shard in a transaction, and its changes of held slots."""
+    """The moves of one shard in a transaction, and its changes of held slots and amounts."""
 
     key: Item
     bucket: stored.StoredBucket
     moves: list[Move]
     slot_writes: Sequence[SlotWrite] = ()
+    hold_writes: Sequence[HoldWrite] = ()
 
 
 class Gathering(NamedTuple):
@@ -186,6 +189,9 @@ def gather(
         if part.slot_writes:
             write_slots(update, part.slot_writes, bucket.hours.indexes)
             require_life(update, bucket)  # the answer does not show which one it was
+        if part.hold_writes:
+            write_holds(update, part.hold_writes, bucket.hours.indexes)
+            require_life(update, bucket)
         gathering.actions.append(actions.update(update))
     return gathering
 

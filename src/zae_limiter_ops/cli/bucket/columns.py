@@ -11,6 +11,7 @@ from zae_limiter_ops.cli.shared.formatting import (
     format_duration,
     format_rate,
     format_tokens,
+    plain_amount,
     seconds_json,
 )
 from zae_limiter_ops.reports.columns import Column, json_of
@@ -31,11 +32,24 @@ def _limit_label(view: BucketView) -> str:
 
 # The columns of bucket show and of bucket list.
 LEVEL_COLUMNS: tuple[Column[BucketView], ...] = (
-    Column(title="level>", value=lambda view: view.state.tokens),
+    Column(title="level>", value=lambda view: plain_amount(view.state.available)),
     Column(key="level_milli", value=lambda view: view.state.tokens_milli),
     Column(key="debt_milli", value=lambda view: view.debt_milli),
-    Column(title="of>", key="capacity", value=lambda view: view.state.capacity),
-    Column(key="refill_amount", value=lambda view: view.state.limit.refill_amount),
+    Column(title="of>", key="capacity", value=lambda view: plain_amount(view.state.limit.amount)),
+    Column(
+        key="refill_amount",
+        value=lambda view: (
+            plain_amount(view.state.limit.amount)
+            if view.state.limit.is_quota
+            else view.state.limit.refill_amount
+        ),
+    ),
+    Column(key="used", value=lambda view: plain_amount(view.state.used)),
+    Column(title="held>", key="held", value=lambda view: plain_amount(view.state.held)),
+    Column(
+        key="window_end",
+        value=lambda view: view.state.window_end and view.state.window_end.isoformat(),
+    ),
     Column(key="refill_period_seconds", value=lambda view: view.state.limit.refill_period_seconds),
     Column(key="retry_after_seconds", value=lambda view: view.retry_after_seconds),
     Column(key="full_after_seconds", value=lambda view: view.full_after_seconds),

@@ -9,10 +9,12 @@ from zae_limiter_ops.cli.shared.formatting import (
     LEVELS,
     count_of,
     describe_limits,
+    format_amount,
     format_duration,
     format_hour,
     format_rate,
     limits_json,
+    plain_amount,
     seconds_json,
 )
 from zae_limiter_ops.cli.shared.records import print_columns
@@ -96,10 +98,10 @@ LEVEL_COLUMNS: tuple[Column[LevelView], ...] = (
 BUCKET_COLUMNS: tuple[Column[LimitStatus], ...] = (
     Column(title="entity", value=lambda status: status.entity_id),
     Column(title="limit", value=lambda status: status.limit_name),
-    Column(title="level>", value=lambda status: status.available),
-    Column(title="of>", value=lambda status: status.limit.capacity),
+    Column(title="level>", value=lambda status: plain_amount(status.available)),
+    Column(title="of>", value=lambda status: plain_amount(status.limit.amount)),
     Column(title="refill>", value=lambda status: format_rate(status.limit)),
-    Column(title="asked>", value=lambda status: status.requested),
+    Column(title="asked>", value=lambda status: plain_amount(status.requested)),
     Column(
         title="fits",
         value=lambda status: f"NO: {_wait(status)}" if status.exceeded else "yes",
@@ -141,8 +143,8 @@ def _answer(explanation: Explanation) -> str:
     short = f"{worst.limit_name} of {worst.entity_id}"
     if math.isinf(worst.retry_after_seconds):
         return (
-            f"LIMITED for ever: {worst.requested:,} is more than the capacity of {short} "
-            f"({worst.limit.capacity:,}); ask for less, or raise its burst"
+            f"LIMITED for ever: {format_amount(worst.requested)} is more than the capacity of "
+            f"{short} ({format_amount(worst.limit.amount)}); ask for less, or raise its burst"
         )
     wait = format_duration(worst.retry_after_seconds)
     if worst.paused_seconds:
@@ -151,8 +153,10 @@ def _answer(explanation: Explanation) -> str:
             f"LIMITED, retry in {wait}: the bucket of {worst.entity_id} on {worst.resource} is "
             f"paused for {left} more"
         )
+    if worst.limit.is_quota:
+        return f"LIMITED, retry in {wait}: {worst.window_text()}"
     if worst.limit.is_concurrent:
-        free, slots = max(0, worst.available), count_of(worst.limit.capacity, "slot")
+        free, slots = max(0, int(worst.available)), count_of(worst.limit.capacity, "slot")
         return (
             f"LIMITED, ask again in {wait}: {short} has {free:,} of {slots} free; "
             "they return when calls in flight end"

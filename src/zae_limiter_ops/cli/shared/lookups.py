@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from zae_limiter.admission.in_force import stored_units
 from zae_limiter.admission.slots import RETRY_S
 from zae_limiter.bucket import calculate_retry_after
 from zae_limiter.models.timestamps import MILLI, iso_from_ms
@@ -168,9 +169,12 @@ class BucketView:
 
         The time holds provided that nothing else is charged.
         """
-        if amount * MILLI > self.state.capacity_milli:
+        units = amount * MILLI
+        if self.state.limit.currency is not None:
+            units = stored_units(amount, True)
+        if units > self.state.capacity_milli and units > self.state.tokens_milli:
             return math.inf
-        seconds = self._until(amount * MILLI)
+        seconds = self._until(units)
         return max(min(seconds, RETRY_S) if self._has_slots else seconds, self.paused_seconds)
 
     @property
@@ -204,6 +208,10 @@ class BucketView:
         missing = level_milli - state.tokens_milli
         if self._has_slots:
             return state.refill_period_ms / 1000 if missing > 0 else 0.0
+        if state.limit.is_quota:  # full when the next window begins
+            if missing <= 0 or state.window_end is None:
+                return 0.0
+            return max(0.0, state.window_end.timestamp() - state.last_refill_ms / 1000)
         return calculate_retry_after(missing, state.refill_amount_milli, state.refill_period_ms)
 
 

@@ -78,7 +78,9 @@ class DynamoBuckets:
         self._usage_rows = UsageRows(table)
         self._resources = ResourcesInUse(client, table.later)
         self._queries = BucketQueries(client, reader, table.parallel)
-        self._manual_refill = ManualRefill(table, cache, reader)
+        self._manual_refill = ManualRefill(
+            table, cache, reader, resources=self._resources, usage_rows=self._usage_rows
+        )
         self._pauses = BucketPauses(
             table, cache, reader, resources=self._resources, usage_rows=self._usage_rows
         )
@@ -219,11 +221,12 @@ class DynamoBuckets:
         resource: str,
         amounts: Mapping[str, int],
         *,
+        in_force: InForce | None,
         now_ms: int,
         principal: str | None,
     ) -> bool:
         bucket_id = BucketId(namespace_id, entity_id, resource)
-        return await self._manual_refill.top_up(bucket_id, amounts, now_ms, principal)
+        return await self._manual_refill.top_up(bucket_id, amounts, in_force, now_ms, principal)
 
     async def pause(
         self,
@@ -289,7 +292,13 @@ class DynamoBuckets:
     ) -> list[RenewalOutcome]:
         deadline, pending = self._client.deadline(), []
         for each in renewals:
-            change = BucketChange(each.in_force, {}, is_charge=False, renewed=each.holds)
+            change = BucketChange(
+                each.in_force,
+                {},
+                is_charge=False,
+                renewed=each.holds,
+                renewed_quotas=each.quota_holds,
+            )
             bucket_id = BucketId(namespace_id, each.entity_id, each.resource)
             pending.append(PendingChange(bucket_id, change, clock, deadline, is_counted=False))
         outcomes = await self._cascade.submit_all(pending)
@@ -327,6 +336,7 @@ class DynamoBuckets:
 
 def _renewal_outcome(renewal: Renewal, outcome: Outcome) -> RenewalOutcome:
     if isinstance(outcome, Applied):
-        return outcome.moments or (None,) * len(renewal.holds)
+        slots = outcome.moments or (None,) * len(renewal.holds)
+        return slots + (outcome.renewed_quotas or (None,) * len(renewal.quota_holds))
     may_be_made = isinstance(outcome, (NoAnswer, ServerFault))
     return RenewalFailure.UNKNOWN if may_be_made else RenewalFailure.NOT_MADE

@@ -203,11 +203,13 @@ class EmbeddedBuckets(Port):
         entity_id: str,
         resource: str,
         amounts: Mapping[str, int],
+        *,
+        in_force: InForce | None,
         now_ms: int,
         principal: str | None,
     ) -> bool:
         change = AuditedChange.by(principal, entity_id, now_ms, resource)
-        return await self._client.write(buckets.top_up, (namespace_id, change, amounts))
+        return await self._client.write(buckets.top_up, (namespace_id, change, amounts, in_force))
 
     async def pause(
         self,

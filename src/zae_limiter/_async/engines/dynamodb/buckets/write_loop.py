@@ -249,7 +249,11 @@ class WriteLoop:
         image, shard_id, now_ms = bucket.image, run.shard_id, run.now_ms
         self._cache.store(shard_id, bucket, now_ms, write.net_milli)
         if not write.structural:
-            run.note(outcomes_of_write(run.changes, write.positions, bucket, now_ms, write.moments))
+            run.note(
+                outcomes_of_write(
+                    run.changes, write.positions, bucket, now_ms, write.moments, write.quotas
+                )
+            )
         if _begins_day(write, known, bucket):
             self._announce(bucket, shard_id)
         elif self._later.failed:

@@ -182,13 +182,14 @@ class ShardRouter:
 
     def _redirect_to_current(self, pending: PendingChange) -> bool:
         """Redirect a charge to the shard that this process stays with, if that seems to hold it."""
-        if pending.look_first or pending.change.until_ms is not None:
+        change = pending.change
+        if pending.look_first or change.until_ms is not None or change.in_force.quota_keys:
             return False
         number = self._affinity.current(pending.bucket_id)
         entry = None if number is None else self._cache.get(pending.bucket_id.shard(number))
         if number is None or entry is None:
             return False
-        image, shard, change = entry.bucket.image, entry.bucket.shard, pending.change
+        image, shard = entry.bucket.image, entry.bucket.shard
         if not has_limits(image, change.in_force.at(shard)):
             return False
         if not change.fits(image, pending.clock()):
@@ -201,7 +202,7 @@ class ShardRouter:
         for _ in range(MAX_ATTEMPTS):
             if outcome is not None and not isinstance(outcome, ShardMerged):
                 break
-            if pending.change.held_slots:
+            if pending.change.holds_anything:
                 pending.redirect(0)
             else:
                 self._redirect_settlement(pending)
