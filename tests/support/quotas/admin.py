@@ -33,7 +33,9 @@ def within(balance: str, window: int) -> Within:
 
 def reached(quota: Quota, level: int) -> int:
     """Return the position of the highest threshold that a level has reached, from 1; 0 is none."""
-    return sum(level <= trigger(quota, position) for position in range(1, len(quota.thresholds) + 1))
+    return sum(
+        level <= trigger(quota, position) for position in range(1, len(quota.thresholds) + 1)
+    )
 
 
 def trigger(quota: Quota, position: int) -> int:
@@ -286,7 +288,7 @@ class Rules(GroupRules):
                 first.effects += [Swept(name, each, 0) for each in holds]
             first.sets[balance] = level - last * SPAN
             first.sets.update(held)
-            first.removes |= {each for each in holds_of(items[0], name)} - held.keys()
+            first.removes |= set(holds_of(items[0], name)) - held.keys()
             if usage:
                 first.add(f"c_{name}", usage)
         return [first, second]

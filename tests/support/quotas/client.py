@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tests.support.quotas.rules import Ask, Config, End, Hold, Plan, Renewal
+from tests.support.quotas.rules import Ask, End, Hold, Plan, Renewal
 from tests.support.quotas.table import Item, Key, Write
 
 if TYPE_CHECKING:
@@ -216,9 +216,7 @@ class Client:
             return
         asks = [ask for ask, _ in group.asks]
         key = Key(bucket, shard)
-        plan = self.rules.plan(
-            key, image, self.config, stamp_ms, asks, group.ends, group.renewals
-        )
+        plan = self.rules.plan(key, image, self.config, stamp_ms, asks, group.ends, group.renewals)
         if item is not None and item["n"] == 2 and plan.rejected:
             plan = self.gather(bucket, group, asks, stamp_ms) or plan
         if self.is_doubtful(plan) and tries == TRIES:  # decide on what is there now
@@ -228,7 +226,9 @@ class Client:
         if not plan.writes:
             self.finish(bucket, group, plan)
             return
-        self.write(plan.writes, lambda applied: self.learn(bucket, group, plan, applied, stamp_ms, tries))
+        self.write(
+            plan.writes, lambda applied: self.learn(bucket, group, plan, applied, stamp_ms, tries)
+        )
 
     def is_doubtful(self, plan: Plan) -> bool:
         """Tell whether an outdated image may be the reason for a rejection or a lost hold."""
@@ -283,8 +283,11 @@ class Client:
                 check = self.world.ledger.check_rejection
                 check(there, self.config, ask, stamp_ms, retry_at)
             answers[ask.call]("rejected")
-        group.asks = [(ask, answer) for ask, answer in group.asks if ask.call not in
-                      {rejected.call for rejected, _ in plan.rejected}]
+        group.asks = [
+            (ask, answer)
+            for ask, answer in group.asks
+            if ask.call not in {rejected.call for rejected, _ in plan.rejected}
+        ]
 
     def write(self, writes: list[Write], done: Callable[[bool | None], None]) -> None:
         """Send writes; ``done`` hears whether they were applied, or None if nobody knows."""

@@ -201,7 +201,9 @@ class ForgetsRenewals(Client):
     def end_of(self, bucket: str, call: Call) -> End:
         end = super().end_of(bucket, call)
         first = self.first_holds.get((call.number, bucket), [])
-        return End(end.call, [(each, cost) for each, (_, cost) in zip(first, end.costs)])
+        return End(
+            end.call, [(each, cost) for each, (_, cost) in zip(first, end.costs, strict=False)]
+        )
 
     def _renewed(self, bucket, plan, renewal) -> None:
         holds = self.world.calls[renewal.call].holds[bucket]

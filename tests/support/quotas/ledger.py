@@ -48,11 +48,15 @@ class Ledger:
     """Follows the writes that a table has applied, and raises ``Wrong`` at the first bad one.
 
     ``exact`` says that no call loses its hold: no crash, no stop, no message lost. Then the held
-    amounts are exactly those of the calls in flight.
+    amounts are exactly those of the calls in flight. ``strict`` says that in addition no call costs
+    more than its estimate, and no limit is forgiven or lowered. Then a window never admits more
+    than its amount and top-ups.
     """
 
-    def __init__(self, table: Table, *, skew_ms: int, exact: bool) -> None:
-        self.table, self.skew_ms, self.exact = table, skew_ms, exact
+    def __init__(
+        self, table: Table, *, skew_ms: int, exact: bool = False, strict: bool = False
+    ) -> None:
+        self.table, self.skew_ms, self.exact, self.strict = table, skew_ms, exact, strict
         self.windows: dict[tuple[str, str, int, int], Window] = defaultdict(Window)
         self.usage: dict[tuple[str, str], int] = defaultdict(int)  # settled costs of all windows
         self.places: dict[tuple[str, HoldName], dict[tuple[int, int], Hold]] = defaultdict(dict)
@@ -78,9 +82,23 @@ class Ledger:
 
     def follow(self, applied: Sequence[Applied], now_ms: int) -> None:
         for each in applied:
+            self._check_turn(each)
             for effect in each.write.effects:
                 self._follow(each, effect, now_ms)
         self.check(applied[0].write.key.bucket, applied[0].write.by)
+
+    def _check_turn(self, applied: Applied) -> None:
+        """A window of first use begins when the one before is over."""
+        if applied.before is None or applied.after is None:
+            return
+        for limit in limits_of(applied.before):
+            quota, began = self.quota(limit, applied.before), applied.before[f"t_{limit}"]
+            begins, last = window_of(applied.after[f"t_{limit}"]), window_of(began)
+            changed = any(isinstance(each, Rebased | WasReset) for each in applied.write.effects)
+            if changed or quota.calendar is not None or not last:
+                continue
+            if last < begins < last + quota.length_ms:
+                raise Wrong(f"{limit}: a window begins {begins - last} ms after another")
 
     def _follow(self, applied: Applied, effect: object, now_ms: int) -> None:
         bucket, shard = applied.write.key
@@ -159,9 +177,7 @@ class Ledger:
         window.topped = 0
         self._arm(bucket, limit, after)
 
-    def _rebase(
-        self, applied: Applied, limit: str, old: Quota, new: Quota, older: bool
-    ) -> None:
+    def _rebase(self, applied: Applied, limit: str, old: Quota, new: Quota, older: bool) -> None:
         bucket, before, after = applied.write.key.bucket, applied.before, applied.after
         assert before is not None
         assert after is not None
@@ -186,7 +202,9 @@ class Ledger:
         window, quota = self.window(bucket, limit, item), self.quota(limit, item)
         balance = item[f"t_{limit}"]
         level = balance + window_of(balance) * SPAN
-        reached = trigger(Quota(limit, item[f"a_{limit}"], 0, thresholds=quota.thresholds), position)
+        reached = trigger(
+            Quota(limit, item[f"a_{limit}"], 0, thresholds=quota.thresholds), position
+        )
         if level > reached:
             raise Wrong(f"{limit}: threshold {position} is raised at {level}, above {reached}")
         if position in window.raised:
@@ -205,6 +223,8 @@ class Ledger:
             self._check_usage(bucket, limit, items, by)
             if self.exact:
                 self._check_holds(bucket, limit, items, by)
+            if self.strict:
+                self._check_admitted(bucket, limit, items[0], by)
 
     def position(self, bucket: str, limit: str) -> tuple[int, int, int, Window]:
         """Return amount, level, held amounts and the ledger of the current window of a bucket."""
@@ -222,9 +242,7 @@ class Ledger:
         era = self.quota(limit, items[0]).era
         return amount, level, held, self.windows[bucket, limit, era, last]
 
-    def _check_level(
-        self, bucket: str, limit: str, items: Sequence[Item | None], by: str
-    ) -> None:
+    def _check_level(self, bucket: str, limit: str, items: Sequence[Item | None], by: str) -> None:
         amount, level, held, window = self.position(bucket, limit)
         expected = amount + window.topped - window.settled
         if level + held != expected:
@@ -243,9 +261,7 @@ class Ledger:
             if item is items[0] and items[1] is None and said != window.topped:
                 raise Wrong(f"{limit} after {by}: {said} topped up, and really {window.topped}")
 
-    def _check_usage(
-        self, bucket: str, limit: str, items: Sequence[Item | None], by: str
-    ) -> None:
+    def _check_usage(self, bucket: str, limit: str, items: Sequence[Item | None], by: str) -> None:
         there = [item for item in items if item is not None]
         usage = sum(item.get(f"c_{limit}", 0) for item in there)
         held = sum(sum(holds_of(item, limit).values()) for item in there)
@@ -253,9 +269,7 @@ class Ledger:
             true = self.usage[bucket, limit]
             raise Wrong(f"{limit} after {by}: usage {usage}, really {true} and {held} held")
 
-    def _check_holds(
-        self, bucket: str, limit: str, items: Sequence[Item | None], by: str
-    ) -> None:
+    def _check_holds(self, bucket: str, limit: str, items: Sequence[Item | None], by: str) -> None:
         held: dict[HoldName, int] = defaultdict(int)
         for item in items:
             for name, amount in holds_of(item or {}, limit).items():
@@ -264,6 +278,19 @@ class Ledger:
             true = sum(hold.amount for hold in self.places[bucket, name].values())
             if amount != true:
                 raise Wrong(f"{limit} after {by}: {amount} held at {name}, really {true}")
+
+    def _check_admitted(self, bucket: str, limit: str, item: Item, by: str) -> None:
+        """Check what the calls of a window cost, or may cost, without a look at its balance."""
+        window, quota = self.window(bucket, limit, item), self.quota(limit, item)
+        current = window_of(item[f"t_{limit}"])
+        estimates = sum(
+            hold.amount
+            for (of, name), calls in self.places.items()
+            if (of, name.limit, name.window) == (bucket, limit, current)
+            for hold in calls.values()
+        )
+        if window.settled + estimates > quota.amount + window.topped:
+            raise Wrong(f"{limit} after {by}: {window.settled + estimates} of {quota.amount}")
 
     # --- answers to callers
 

@@ -79,7 +79,6 @@ class HoldName(NamedTuple):
     expires_s: int
 
 
-
 # --- changes that callers ask for, and their effects, which the ledger follows
 
 
@@ -296,8 +295,8 @@ class LimitPlan:
             plan.renewed[place] = hold
             return
         after = hold._replace(expires_s=expires_s)
-        self._move(name, -hold.amount)
-        self._move(self.rules.hold_name(after), hold.amount)
+        self.move(name, -hold.amount)
+        self.move(self.rules.hold_name(after), hold.amount)
         plan.renewed[place] = after
         self.effects.append(Renewed(renewal.call, hold, after))
 
@@ -320,11 +319,11 @@ class LimitPlan:
             self.debts += amount
         self.usage += amount
         if self.rules.has_hold(quota):
-            self._move(self.rules.hold_name(hold), amount)
+            self.move(self.rules.hold_name(hold), amount)
         plan.holds.setdefault(ask.call, []).append(hold)
         self.effects.append(Taken(ask.call, hold, hard))
 
-    def _move(self, name: HoldName, by: int) -> None:
+    def move(self, name: HoldName, by: int) -> None:
         self.held[name] = self.held.get(name, 0) + by
         (self.on if by > 0 else self.off)[name] += abs(by)
 
@@ -440,7 +439,7 @@ class GroupRules:
         name = self.hold_name(hold)
         change = cost
         if self.is_held(limit.held.get(name, 0), hold):
-            limit._move(name, -hold.amount)  # noqa: SLF001
+            limit.move(name, -hold.amount)
             change = cost - hold.amount
         else:
             limit.less[name] = limit.off.get(name, 0) + hold.amount

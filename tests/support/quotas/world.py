@@ -53,6 +53,12 @@ class Profile:
         calm = not (self.losses or self.stops or self.crashes or self.far_skew_ms)
         return calm and self.skew_ms <= 400 and not self.calendars and not self.shift_ms
 
+    @property
+    def is_strict(self) -> bool:
+        """Whether in addition no window may admit more than its amount and top-ups."""
+        changes = self.resets or self.amounts or self.shadows or self.soft or self.shards
+        return self.is_exact and not self.overruns and not changes
+
 
 @dataclass(frozen=True)
 class OtherData:
@@ -84,7 +90,8 @@ class World:
         self.now_ms, self._events, self._order = START_MS, [], count()
         self.table = table()
         far_ms = max(profile.skew_ms, abs(profile.far_skew_ms))
-        self.ledger = Ledger(self.table, skew_ms=far_ms, exact=profile.is_exact)
+        strict = profile.is_strict
+        self.ledger = Ledger(self.table, skew_ms=far_ms, exact=profile.is_exact, strict=strict)
         self.buckets = profile.buckets
         self.configs: dict[int, Config] = {}
         self._numbers, self._eras = count(1), count(1)
@@ -226,7 +233,8 @@ class World:
         version = max(self.configs, default=0) + 1
         if version == 1:
             limits = {
-                name: self.new_quota(name) for name in ("usd", "tokens", "calls")[: self.profile.limits]
+                name: self.new_quota(name)
+                for name in ("usd", "tokens", "calls")[: self.profile.limits]
             }
         else:
             limits = dict(self.configs[version - 1].limits)
