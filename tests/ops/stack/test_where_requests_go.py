@@ -226,7 +226,7 @@ class Commands:
 
     def _deleted_namespace(self):
         orphans = self._line("namespace", "orphans", "--output", "json", "--name", self._stack)
-        return orphans.json[0]["namespace_id"]
+        return orphans.json["namespaces"][0]["namespace_id"]
 
     def check(self):
         assert not self.problems, "\n".join(map(str, self.problems))
