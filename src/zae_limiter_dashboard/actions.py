@@ -23,7 +23,7 @@ MAX_COUNTED = 10_000  # entities with limits of their own that a preview reads
 Fields = Mapping[str, str]
 
 
-class Change(NamedTuple):
+class PageChange(NamedTuple):
     """One value before and after an action."""
 
     label: str
@@ -47,7 +47,7 @@ class Preview:
     """
 
     title: str
-    changes: tuple[Change, ...]
+    changes: tuple[PageChange, ...]
     words: tuple[str, ...]
     options: tuple[str, ...] = ()
     fields: dict[str, str] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class Place(NamedTuple):
     board: Board
 
 
-class Action(NamedTuple):
+class PageAction(NamedTuple):
     """An action: its title, its preview, and its execution, which returns a sentence."""
 
     title: str
@@ -101,7 +101,7 @@ def _preview_pause(place: Place, fields: Fields) -> Preview:
     after = f"paused for {format_duration(seconds)}" if seconds else "not paused"
     return Preview(
         title=f"Pause {entity_id} on {resource}" if seconds else f"Lift the pause of {entity_id}",
-        changes=(Change("bucket", before, after),),
+        changes=(PageChange("bucket", before, after),),
         words=("bucket", "pause", entity_id, resource, f"{seconds:g}"),
         fields={"entity": entity_id, "resource": resource, "seconds": f"{seconds:g}"},
         note=(
@@ -171,8 +171,8 @@ def _preview_top_up(place: Place, fields: Fields) -> Preview:
     )
 
 
-def _level(name: str, before_milli: int, after_milli: int) -> Change:
-    return Change(
+def _level(name: str, before_milli: int, after_milli: int) -> PageChange:
+    return PageChange(
         f"level of {name}", format_tokens(before_milli // 1000 * 1000), format_tokens(after_milli)
     )
 
@@ -286,7 +286,7 @@ def _preview_limits(place: Place, fields: Fields) -> Preview:
     return Preview(
         title=f"Set {level.title}",
         changes=tuple(
-            Change(name, old.get(name, "none"), new.get(name, "none"))
+            PageChange(name, old.get(name, "none"), new.get(name, "none"))
             for name in names
             if old.get(name) != new.get(name)
         ),
@@ -369,7 +369,7 @@ def _preview_parent(place: Place, fields: Fields) -> Preview:
     target: Sequence[str] = (parent,) if parent else ()
     return Preview(
         title=f"Set the parent of {entity_id}",
-        changes=(Change("parent", before, _parent_text(parent, cascade)),),
+        changes=(PageChange("parent", before, _parent_text(parent, cascade)),),
         words=("entity", "set-parent", entity_id, *target),
         options=("--none",)
         if parent is None
@@ -397,10 +397,10 @@ def _set_parent(repository: SyncRepository, fields: Fields, principal: str) -> s
     return f"The parent of {entity_id} is now: {_parent_text(parent, cascade)}."
 
 
-ACTIONS: dict[str, Action] = {
-    "pause": Action("Pause", _preview_pause, _pause),
-    "top-up": Action("Top up", _preview_top_up, _top_up),
-    "reset": Action("Reset", _preview_reset, _reset),
-    "set-limits": Action("Set limits", _preview_limits, _set_limits),
-    "set-parent": Action("Set parent", _preview_parent, _set_parent),
+ACTIONS: dict[str, PageAction] = {
+    "pause": PageAction("Pause", _preview_pause, _pause),
+    "top-up": PageAction("Top up", _preview_top_up, _top_up),
+    "reset": PageAction("Reset", _preview_reset, _reset),
+    "set-limits": PageAction("Set limits", _preview_limits, _set_limits),
+    "set-parent": PageAction("Set parent", _preview_parent, _set_parent),
 }

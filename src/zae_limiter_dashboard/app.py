@@ -12,8 +12,8 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from zae_limiter_dashboard.guard import Guard
-from zae_limiter_dashboard.pages import Pages
+from zae_limiter_dashboard.guard import RequestGuard
+from zae_limiter_dashboard.pages import PageRoutes
 from zae_limiter_dashboard.session import Sessions
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def make_app(
 ) -> Starlette:
     """Return the application; ``token`` opens sessions, ``namespace`` is shown first."""
     sessions = Sessions(token, settings.port)
-    pages = Pages(stores, settings, sessions, given, namespace)
+    pages = PageRoutes(stores, settings, sessions, given, namespace)
     live = {
         "overview": pages.overview,
         "resources": pages.resources,
@@ -86,7 +86,7 @@ def make_app(
             ),
             Mount("/static", StaticFiles(directory=STATIC), name="static"),
         ],
-        middleware=[Middleware(Guard, settings=settings, sessions=sessions)],
+        middleware=[Middleware(RequestGuard, settings=settings, sessions=sessions)],
         exception_handlers={404: _not_found, 500: _defect},
         lifespan=lifespan,
     )

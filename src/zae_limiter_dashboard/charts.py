@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from zae_limiter_dashboard.history import HourCounts
+from zae_limiter_dashboard.history import ChartHour
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,10 +15,10 @@ class CallsChart:
     """Admitted and rejected calls over time."""
 
     unit: str  # hour or day
-    points: tuple[tuple[datetime, HourCounts], ...]
+    points: tuple[tuple[datetime, ChartHour], ...]
 
     @classmethod
-    def of(cls, unit: str, points: Sequence[tuple[datetime, HourCounts]]) -> CallsChart:
+    def of(cls, unit: str, points: Sequence[tuple[datetime, ChartHour]]) -> CallsChart:
         return cls(unit, tuple(points))
 
     @property
@@ -32,7 +32,7 @@ class CallsChart:
         }
 
     @property
-    def table(self) -> list[tuple[str, HourCounts]]:
+    def table(self) -> list[tuple[str, ChartHour]]:
         """The windows with calls, newest first."""
         style = "%Y-%m-%d %H:%MZ" if self.unit == "hour" else "%Y-%m-%d"
         used = [(start.strftime(style), counts) for start, counts in self.points]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
+from zae_limiter.exceptions import ValidationError
 from zae_limiter_dashboard.settings import DEFAULT_PORT, LOOPBACK, DashboardSettings
 from zae_limiter_ops.cli.shared.errors import GivenOptions
 from zae_limiter_ops.cli.shared.store_options import store_options
@@ -26,7 +27,7 @@ CONFIG_CACHE_S = 5.0  # the page shows changes of others within this time
     type=click.IntRange(0, 65535),
     default=DEFAULT_PORT,
     show_default=True,
-    help="Port of the page; without this option, the next free one.",
+    help="Port of the page, 0 for any free one; without this option, the next free one.",
 )
 @click.option("--open/--no-open", "opens", default=True, help="Open the page in a browser.")
 @click.option("--allow-edit", is_flag=True, help="Allow changes; otherwise the page is read-only.")
@@ -110,6 +111,7 @@ def dashboard(
         principal_header=principal_header,
         manifest=manifest,
     )
+    check(ctx, settings)
     is_port_named = ctx.get_parameter_source("port") is not ParameterSource.DEFAULT
 
     def open_store() -> SyncRepository:
@@ -122,6 +124,15 @@ def dashboard(
     )
     announce(server.url, server.settings, opens=opens)
     server.run()
+
+
+def check(ctx: click.Context, settings: DashboardSettings) -> None:
+    """Name the option with a wrong value, before a store is opened."""
+    try:
+        settings.check()
+    except ValidationError as error:
+        [option] = [each for each in ctx.command.params if each.name == error.field]
+        raise click.BadParameter(f"{error.value!r} {error.reason}", ctx, option) from error
 
 
 def import_server() -> ModuleType:

@@ -36,14 +36,14 @@ HEADERS = {
 }
 
 
-class Refusal(NamedTuple):
+class RefusedRequest(NamedTuple):
     """The answer to a request that no route sees."""
 
     status: int
     text: str
 
 
-class Guard:
+class RequestGuard:
     """ASGI middleware that refuses requests from other sites, without a session, or too large.
 
     Every answer gets headers that forbid foreign content, frames, referrers and caches.
@@ -74,30 +74,32 @@ class Guard:
             answer = PlainTextResponse(TOO_LARGE.text + "\n", TOO_LARGE.status)
             await answer(scope, receive, protected)
 
-    def refusal(self, scope: Scope) -> Refusal | None:
+    def refusal(self, scope: Scope) -> RefusedRequest | None:
         """Return the reason why a request is refused; None if it may pass."""
         headers, method, path = Headers(scope=scope), scope["method"], scope["path"]
         if headers.get("host", "").lower() not in self._settings.hosts:
-            return Refusal(
+            return RefusedRequest(
                 400, "this host is not served here; open the link that the command printed"
             )
         if method not in ("GET", "HEAD", "POST"):
-            return Refusal(405, "this method is not offered")
+            return RefusedRequest(405, "this method is not offered")
         origin = headers.get("origin")
         if origin is not None and origin.lower() not in self._settings.origins:
-            return Refusal(403, "requests from other origins are refused")
+            return RefusedRequest(403, "requests from other origins are refused")
         if method == "POST" and origin is None:
-            return Refusal(403, "a write must name its origin")
+            return RefusedRequest(403, "a write must name its origin")
         if not self._is_same_site(headers, method):
-            return Refusal(403, "requests from other sites are refused; open the page itself")
+            return RefusedRequest(
+                403, "requests from other sites are refused; open the page itself"
+            )
         if len(scope["query_string"]) > MAX_QUERY:
-            return Refusal(414, "the address is too long")
+            return RefusedRequest(414, "the address is too long")
         if _length(headers) > MAX_BODY:
             return TOO_LARGE
         if path in OPEN_PATHS or path.startswith(STATIC):
             return None
         if not self._sessions.knows(session_cookie(headers, self._sessions)):
-            return Refusal(
+            return RefusedRequest(
                 401, "no session: open the link that the command printed, with its token"
             )
         return None
@@ -112,7 +114,7 @@ class Guard:
         return site == "none" and is_navigation
 
 
-TOO_LARGE = Refusal(413, f"the request has more than {MAX_BODY:,} bytes")
+TOO_LARGE = RefusedRequest(413, f"the request has more than {MAX_BODY:,} bytes")
 
 
 class BodyTooLarge(Exception):

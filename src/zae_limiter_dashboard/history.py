@@ -28,7 +28,7 @@ MAX_BUCKETS, MAX_BUCKETS_WITH_UNITS = 5000, 400
 
 
 @dataclass(slots=True)
-class HourCounts:
+class ChartHour:
     """The calls of one hour: admitted, rejected, and those that waited."""
 
     admitted: int = 0
@@ -44,12 +44,12 @@ class HourCounts:
             self.admitted += usage.total_events
 
 
-def counts_by_hour(usages: Iterable[UsageSnapshot]) -> dict[int, HourCounts]:
+def counts_by_hour(usages: Iterable[UsageSnapshot]) -> dict[int, ChartHour]:
     """Return the calls of each hour since 1970, from hourly usage of buckets."""
-    hours: dict[int, HourCounts] = {}
+    hours: dict[int, ChartHour] = {}
     for usage in usages:
         start = datetime.fromisoformat(usage.window_start)
-        hours.setdefault(int(start.timestamp()) // 3600, HourCounts()).add(usage)
+        hours.setdefault(int(start.timestamp()) // 3600, ChartHour()).add(usage)
     return hours
 
 
@@ -60,7 +60,7 @@ class History:
         self._repository = repository
         self._most_buckets = MAX_BUCKETS_WITH_UNITS if costs_units else MAX_BUCKETS
         self._renew_s = RENEW_WITH_UNITS_S if costs_units else RENEW_S
-        self._hours: dict[int, HourCounts] = {}
+        self._hours: dict[int, ChartHour] = {}
         self._read_from: int | None = None  # the first hour that was read
         self._read_at = 0.0
         self._wanted_hours = HOURS
@@ -121,16 +121,16 @@ class History:
             is_first = False
             yield from page
 
-    def hourly(self, now_ms: int) -> list[tuple[datetime, HourCounts]]:
+    def hourly(self, now_ms: int) -> list[tuple[datetime, ChartHour]]:
         """Return the last 48 hours, oldest first; hours without calls are zeros."""
         last = now_ms // HOUR_MS
         hours = range(last - HOURS + 1, last + 1)
-        return [(_time(hour), self._hours.get(hour, HourCounts())) for hour in hours]
+        return [(_time(hour), self._hours.get(hour, ChartHour())) for hour in hours]
 
-    def daily(self, now_ms: int) -> list[tuple[datetime, HourCounts]]:
+    def daily(self, now_ms: int) -> list[tuple[datetime, ChartHour]]:
         """Return the last 30 days in UTC, oldest first."""
         today = _time(now_ms // HOUR_MS).replace(hour=0)
-        days = {today - timedelta(days=back): HourCounts() for back in range(DAYS - 1, -1, -1)}
+        days = {today - timedelta(days=back): ChartHour() for back in range(DAYS - 1, -1, -1)}
         for hour, counts in self._hours.items():
             day = days.get(_time(hour).replace(hour=0))
             if day is not None:

@@ -83,7 +83,7 @@ class Ask:
 Handler = Callable[[Ask], Response]
 
 
-class Pages:
+class PageRoutes:
     """The pages of one server."""
 
     def __init__(

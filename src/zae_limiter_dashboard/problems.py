@@ -9,7 +9,7 @@ from zae_limiter_ops.cli.shared.errors import GivenOptions, in_shell_terms
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class PageProblem:
     """A message for people, with the status of the answer."""
 
     status: int
@@ -18,30 +18,30 @@ class Problem:
     advice: str
 
 
-def problem_of(error: Exception, given: GivenOptions) -> Problem:
+def problem_of(error: Exception, given: GivenOptions) -> PageProblem:
     """Return the message for an error of the library."""
     message = in_shell_terms(error, given)
     if isinstance(error, exceptions.NamespaceNotFoundError):
-        return Problem(
+        return PageProblem(
             404,
             "This namespace does not exist",
             message,
             "Choose another namespace. The page comes back by itself once it is registered.",
         )
     if isinstance(error, exceptions.LimitsChangedError):
-        return Problem(409, "Somebody else was faster", message, "Open the form again.")
+        return PageProblem(409, "Somebody else was faster", message, "Open the form again.")
     if isinstance(error, exceptions.ValidationError):
-        return Problem(400, "This does not work", message, "Go back and correct the value.")
+        return PageProblem(400, "This does not work", message, "Go back and correct the value.")
     if isinstance(error, exceptions.EntityError):
-        return Problem(404, "There is no such entity", message, "Check the id.")
+        return PageProblem(404, "There is no such entity", message, "Check the id.")
     if isinstance(error, exceptions.PermissionDenied):
-        return Problem(
+        return PageProblem(
             503,
             "The store denies access",
             message,
             "Grant the missing permission; the page comes back by itself.",
         )
-    return Problem(
+    return PageProblem(
         503,
         "The store does not answer",
         message,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +11,9 @@ from zae_limiter.exceptions import ValidationError
 
 LOOPBACK = "127.0.0.1"
 DEFAULT_PORT = 8787
+
+_HOST = re.compile(r"[A-Za-z0-9.-]{1,253}(:[0-9]{1,5})?")
+_HEADER = re.compile(r"[A-Za-z0-9-]{1,64}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +35,16 @@ class DashboardSettings:
     manifest: Path | None = None
 
     def check(self) -> None:
-        """Raise ValidationError if the settings would leave the page open."""
+        """Raise ValidationError if a name is wrong, or the settings would leave the page open."""
+        for name in self.public_hosts:
+            if not _HOST.fullmatch(name):
+                raise ValidationError(
+                    "public_hosts", name, "must be a host name, such as limits.example.com"
+                )
+        if self.principal_header is not None and not _HEADER.fullmatch(self.principal_header):
+            raise ValidationError(
+                "principal_header", self.principal_header, "must be the name of a header"
+            )
         if not is_loopback(self.host) and not (self.certificate or self.behind_proxy):
             raise ValidationError(
                 "host",
@@ -45,7 +58,7 @@ class DashboardSettings:
                 "",
                 "must name the host under which browsers reach the proxy: --public-host NAME",
             )
-        if self.principal_header and not self.behind_proxy:
+        if self.principal_header is not None and not self.behind_proxy:
             raise ValidationError(
                 "principal_header",
                 self.principal_header,

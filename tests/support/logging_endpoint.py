@@ -65,7 +65,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(200)
         self.end_headers()
         self.connection = self.server.tls.wrap_socket(self.connection, server_side=True)
-        self.rfile, self.wfile = self.connection.makefile("rb"), self.connection.makefile("wb")
+        self.rfile, self.wfile = self.connection.makefile("rb"), self.connection.makefile("wb", 0)
         self.close_connection = False  # the requests inside of the tunnel follow
 
     def finish(self) -> None:
@@ -76,10 +76,15 @@ class _Handler(BaseHTTPRequestHandler):
         scope = _SCOPE.search(self.headers.get("authorization", ""))
         region, service = scope.groups() if scope else ("", "unsigned")
         self.server.seen.append(Seen(self.headers["host"], service, region))
-        body = self.rfile.read(int(self.headers.get("content-length", 0)))
+        body = self._body()
+        headers = {
+            name: value
+            for name, value in self.headers.items()
+            if name.lower() not in (*_HOP_HEADERS, "expect")
+        }
         upstream = HTTPConnection(self.server.upstream, timeout=120)
         try:
-            upstream.request(self.command, self.path, body, dict(self.headers))
+            upstream.request(self.command, self.path, body, headers)
             answer = upstream.getresponse()
             content = answer.read()
         finally:
@@ -92,6 +97,16 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(content)
         self.wfile.flush()
+
+    def _body(self) -> bytes:
+        if "chunked" not in self.headers.get("transfer-encoding", ""):
+            return self.rfile.read(int(self.headers.get("content-length", 0)))
+        body = b""
+        while size := int(self.rfile.readline().split(b";")[0], 16):
+            body += self.rfile.read(size)
+            self.rfile.readline()
+        self.rfile.readline()
+        return body
 
     def __getattr__(self, name: str) -> Any:
         """Treat all methods of HTTP alike."""

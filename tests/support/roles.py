@@ -18,7 +18,7 @@ METHODS = {
             *("get_version_record", "list_buckets", "list_entities", "list_namespaces"),
             *("list_entities_with_custom_limits", "list_orphan_namespaces", "list_resources"),
             *("list_resources_with_defaults", "list_resources_with_entity_configs"),
-            *("ping", "resolve_limits"),
+            *("list_bucket_entries", "ping", "read_buckets", "resolve_limits"),
         }
     ),
     "full": frozenset(

@@ -3,15 +3,16 @@
 import json
 import re
 from fnmatch import fnmatchcase
+from importlib.util import find_spec
 from pathlib import Path
 
-import cfnlint
 import pytest
 
 from zae_limiter_ops.infra.template import template
 
 PAGE = Path(__file__).parents[3] / "docs/infra/deployment.md"
-SCHEMAS = Path(cfnlint.__file__).parent / "data/schemas"
+# Its data alone is needed; to import it takes longer than all of these tests.
+SCHEMAS = Path(find_spec("cfnlint").origin).parent / "data/schemas"
 ACTION = re.compile(r"`([a-z0-9]+:[A-Za-z*]+)`")
 # Rights that a resource type asks for only because of properties that the template does not use.
 NOT_USED = {

@@ -18,7 +18,6 @@ from zae_limiter.dynamodb.items.usage import OriginHour
 from zae_limiter.models.batch import MAX_CHANGES, ConfigBatch, LevelChange
 from zae_limiter.models.config import ConfigLevel, LevelConfig
 from zae_limiter.models.limit import MAX_LIMITS
-from zae_limiter.settings import MAX_SHARDS
 
 NAMESPACE = BUCKET_ID.namespace_id
 
@@ -79,13 +78,12 @@ def batches():
 
 
 def usage_rows():
-    """The last hours of all shards of a bucket, in one row."""
-    hours = [
-        OriginHour(f"{number}.origin", 5, {f"limit{each}": (7, 3) for each in range(44)}, 1)
-        for number in range(MAX_SHARDS)
-    ]
-    yield actions.update(usage.store(BUCKET_ID, hours[0], 99, hours[1:]))
-    yield actions.update(usage.announce(BUCKET_ID, 5, "0.origin", 99))
+    """All hours of a day of one bucket item, in one row."""
+    used = {f"limit{each}": (7, 3) for each in range(44)}
+    hours = [OriginHour("31.origin", hour, used, 1) for hour in range(24)]
+    shard_id = BUCKET_ID.shard(31)
+    yield actions.update(usage.store(shard_id, hours, 99))
+    yield actions.update(usage.announce(shard_id, 0, "31.origin", 99))
 
 
 @pytest.mark.parametrize(

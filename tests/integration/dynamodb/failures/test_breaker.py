@@ -6,20 +6,26 @@ import pytest
 from zae_limiter_contract.stopwatch import Stopwatch
 
 from tests.integration.dynamodb.failures.states import TEN
+from tests.integration.dynamodb.failures.timing import answered
 from tests.support.dynamodb.seen import REGISTRY, USAGE
 from tests.support.dynamodb.world import together
 from zae_limiter import PermissionDenied, RateLimiterUnavailable
 
-TIMEOUT_S = 0.2
+TIMEOUT_S = 0.5
 PROBED = b'"#VERSION"'  # the record that a probe reads
 
 
 @pytest.fixture
 async def client(world, proxy):
-    client = await world.client(proxy, request_timeout=TIMEOUT_S)
-    await client.repo.set_system_defaults([TEN])
-    await client.take(rpm=1)
-    return client
+    patient = await world.client()
+    await patient.repo.set_system_defaults([TEN])
+
+    async def opened():
+        client = await world.client(proxy, request_timeout=TIMEOUT_S)
+        await client.take(rpm=0)
+        return client
+
+    return await answered(opened)
 
 
 async def fails(client, error=RateLimiterUnavailable):
@@ -70,7 +76,7 @@ async def test_answers_to_other_calls_keep_it_closed(client, proxy):
     with proxy.fault("black_hole", operation="UpdateItem"):
         for _ in range(4):
             await fails(client)
-            await client.repo.get_entity("user-1")
+            await answered(lambda: client.repo.get_entity("user-1"))
     assert not is_open(client)
 
 
@@ -98,9 +104,9 @@ async def test_any_answer_closes_it_at_once(client, proxy):
         for _ in range(3):
             await fails(client)
     assert is_open(client)
-    assert await client.repo.ping()  # which does not ask the breaker
+    assert await answered(client.repo.ping)  # which does not ask the breaker
     assert not is_open(client)
-    await client.take(rpm=1)
+    await answered(lambda: client.take(rpm=1))
 
 
 async def test_is_available_asks_the_store_itself(client, proxy):

@@ -128,6 +128,7 @@ async def read(repo, world):
         "get_usage_snapshots": repo.get_usage_snapshots,
         "get_usage_summary": lambda: repo.get_usage_summary(USER),
         "get_version_record": repo.get_version_record,
+        "list_bucket_entries": repo.list_bucket_entries,
         "list_buckets": repo.list_buckets,
         "list_entities": repo.list_entities,
         "list_entities_with_custom_limits": lambda: repo.list_entities_with_custom_limits(API),
@@ -137,6 +138,7 @@ async def read(repo, world):
         "list_resources_with_defaults": repo.list_resources_with_defaults,
         "list_resources_with_entity_configs": repo.list_resources_with_entity_configs,
         "ping": repo.ping,
+        "read_buckets": lambda: repo.read_buckets([(USER, API)]),
         "resolve_limits": lambda: repo.resolve_limits(USER, API),
     }
     for step in look.values():
