@@ -165,6 +165,7 @@ def test_the_wheel_contains_the_package_and_nothing_else(wheel):
     assert top_level(wheel) == {
         "zae_limiter",
         "zae_limiter_aggregator",
+        "zae_limiter_dashboard",
         "zae_limiter_lab",
         "zae_limiter_ops",
         "zae_limiter_provisioner",
@@ -177,6 +178,8 @@ def test_the_wheel_contains_the_package_and_nothing_else(wheel):
     assert "zae_limiter_ops/local/ministack-requirements.txt" in names
     assert "zae_limiter_lab/loadtest/worker.py" in names
     assert "zae_limiter/_sync/limiter.py" in names
+    assert "zae_limiter_dashboard/templates/overview.html" in names
+    assert "zae_limiter_dashboard/static/app.js" in names
     assert not [name for name in names if "contract" in name or Path(name).match("test_*")]
 
 
@@ -212,6 +215,7 @@ EXTRAS = {
     "cdk": {"aws-cdk-lib", "constructs"},
     "local": set(),
     "bench": {"gevent", "locust"},
+    "dashboard": {"jinja2", "starlette", "uvicorn"},
     "docs": {"mkdocs-material", "mkdocstrings"},
     "peers": {"aiobotocore", "boto3", "limits", "pyrate-limiter", "redis", "throttled-py"},
 }
