@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from zae_limiter_contract._async.world import API, USER, Failure, World, failing
 
 CAPACITY = 1000
 LIMIT = Limit.per_minute("rpm", CAPACITY)
+ALL, USD = "all", Limit.budget("usd", "100.00", per="month")
 
 
 Change = Callable[[Repository], Coroutine[Any, Any, object]]
@@ -155,6 +157,54 @@ class CancellationContract(Contract):
         for owner in owners:
             assert await world.tokens("rpm", owner) == CAPACITY - survivors
 
+    async def test_a_task_cancelled_between_two_resources_is_counted_wholly_or_not_at_all(
+        self, world_with_family: World
+    ) -> None:
+        """Four buckets are charged one after the other on a store that cannot do it at once."""
+        world, spent = world_with_family, 0
+        buckets = [(entity_id, each) for entity_id in ("child", "parent") for each in (API, ALL)]
+        await _adjusted_everywhere(world, [])
+        spent += 17
+        for turns in range(40):
+            stage = ["enter"]
+            task = asyncio.create_task(_adjusted_everywhere(world, stage))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+            levels = {await world.tokens("rpm", *bucket) for bucket in buckets}
+            assert len(levels) == 1, (turns, stage, levels)
+            found = CAPACITY - levels.pop() - spent
+            assert found in ({0, 17} if stage[0] == "leave" else {0}), (turns, stage)
+            spent += int(found)
+
+    async def test_after_many_cancellations_over_several_resources_no_token_is_missing(
+        self, world: World
+    ) -> None:
+        await world.repo.set_resource_defaults(API, [LIMIT])
+        await world.repo.set_resource_defaults(ALL, [LIMIT, USD])
+
+        entered: list[int] = []
+
+        async def take() -> None:
+            also: dict[str, dict[str, Any]] = {ALL: {"rpm": 2, "usd": "0.50"}}
+            async with world.limiter.acquire(USER, API, {"rpm": 1}, also=also):
+                entered.append(1)  # from here on its cost stays, also if it is cancelled
+
+        chance = random.Random(5)
+        tasks = [asyncio.create_task(take()) for _ in range(100)]
+        for task in chance.sample(tasks, 60):
+            task.cancel()
+            for _ in range(chance.randrange(4)):
+                await asyncio.sleep(0)
+        outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+        assert len(entered) >= outcomes.count(None) >= 40
+        assert await world.tokens("rpm", USER, API) == CAPACITY - len(entered)
+        assert await world.tokens("rpm", USER, ALL) == CAPACITY - 2 * len(entered)
+        status = (await world.limiter.check_availability(USER, ALL)).statuses[1]
+        assert (status.used, status.held) == (Decimal(len(entered)) / 2, Decimal(0))
+
     async def test_cancelling_twice_does_not_lose_the_refund(self, world: World) -> None:
         await world.configure(LIMIT)
         for turns in range(25):
@@ -230,6 +280,15 @@ async def _adjusted(world: World, entity_id: str, stage: list[str]) -> None:
     async with world.acquire(entity_id, rpm=10) as lease:
         stage[:] = ["block"]
         await lease.adjust(rpm=7)
+        stage[:] = ["leave"]
+
+
+async def _adjusted_everywhere(world: World, stage: list[str]) -> None:
+    also = {ALL: {"rpm": 10}}
+    async with world.limiter.acquire("child", API, {"rpm": 10}, also=also) as lease:
+        stage[:] = ["block"]
+        await lease.adjust(rpm=7)
+        await lease.resource(ALL).adjust(rpm=7)
         stage[:] = ["leave"]
 
 

@@ -10,6 +10,7 @@ from functools import partial
 
 import pytest
 
+from zae_limiter._sync.acquire import Acquire
 from zae_limiter._sync.lease import SyncLease
 from zae_limiter._sync.limiter import SyncRateLimiter
 from zae_limiter._sync.repository import SyncRepository
@@ -22,7 +23,7 @@ from zae_limiter_contract.signal_points import SAMPLED_OR_ALL, InterruptAt, posi
 
 CAPACITY = 100
 TIMEOUT_S = 3.0  # also on a busy machine; only a lock that stays behind takes that long
-CHILD, PARENT, API = "child", "parent", "api"
+CHILD, PARENT, API, ALL = "child", "parent", "api", "all"
 
 
 def adjusting(lease: SyncLease) -> None:
@@ -68,19 +69,19 @@ class InterruptContract(Contract):
     @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
     @SAMPLED_OR_ALL
     @pytest.mark.parametrize(("block", "cost"), BLOCKS)
-    @pytest.mark.parametrize("cascade", [False, True], ids=["alone", "cascade"])
+    @pytest.mark.parametrize("shape", ["alone", "cascade", "several"])
     def test_an_interrupt_at_any_point_leaves_no_half_counted_lease_and_no_lock(
         self,
         engine_spec: EngineSpec,
         clock: FakeClock,
-        cascade: bool,
+        shape: str,
         block: Callable[[SyncLease], None],
         cost: int,
         thorough: bool,
     ) -> None:
         part = BLOCKS.index((block, cost))
         tried = positions(engine_spec.capabilities, thorough=thorough, part=part)
-        faults = list(_faults(_Bench(engine_spec, clock, cascade), tried, block, cost))
+        faults = list(_faults(_Bench(engine_spec, clock, shape), tried, block, cost))
         assert not faults, "\n".join(["an interrupt at these points does harm:", *faults])
 
     @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -89,7 +90,7 @@ class InterruptContract(Contract):
         self, engine_spec: EngineSpec, clock: FakeClock, thorough: bool
     ) -> None:
         faults = []
-        with _Bench(engine_spec, clock, cascade=False) as bench:
+        with _Bench(engine_spec, clock) as bench:
             for position in positions(engine_spec.capabilities, thorough=thorough):
                 bench.prepare()
                 interrupt, costs = InterruptAt(position), {0}
@@ -118,7 +119,7 @@ class InterruptContract(Contract):
         thorough: bool,
     ) -> None:
         faults = []
-        with _Bench(engine_spec, clock, cascade=False) as bench:
+        with _Bench(engine_spec, clock) as bench:
             for position in positions(engine_spec.capabilities, thorough=thorough):
                 bench.prepare()
                 interrupt = InterruptAt(position)
@@ -185,10 +186,11 @@ def _faults(
             with (
                 suppress(KeyboardInterrupt, ArithmeticError),
                 interrupt,
-                bench.limiter.acquire(CHILD, API, {"rpm": 10}) as lease,
+                bench.acquire() as lease,
             ):
                 try:
-                    block(lease)
+                    for resource in bench.resources:
+                        block(lease.resource(resource))
                 finally:
                     ended = True
             if interrupt.struck is None:
@@ -205,10 +207,11 @@ def _faults(
 class _Bench:
     """A repository that is interrupted, and another one that checks the result."""
 
-    def __init__(self, spec: EngineSpec, clock: FakeClock, cascade: bool) -> None:
+    def __init__(self, spec: EngineSpec, clock: FakeClock, shape: str = "alone") -> None:
         self.spec = spec
         self._clock = clock
-        self._entities = [CHILD, PARENT] if cascade else [CHILD]
+        self._entities = [CHILD, PARENT] if shape == "cascade" else [CHILD]
+        self.resources = [API, ALL] if shape == "several" else [API]
 
     def __enter__(self) -> _Bench:
         self._open()
@@ -236,11 +239,15 @@ class _Bench:
         self._close()
         return self.spec.capabilities.durable and _in_time(self._open)
 
+    def acquire(self) -> Acquire:
+        also = {ALL: {"rpm": 10}} if ALL in self.resources else None
+        return self.limiter.acquire(CHILD, API, {"rpm": 10}, also=also)
+
     def prepare(self) -> None:
         """Fill the buckets, and empty the configuration cache."""
         self._repo.invalidate_config_cache()
-        for entity_id in self._entities:
-            self._repo.reset_bucket(entity_id, API)
+        for bucket in self._buckets():
+            self._repo.reset_bucket(*bucket)
 
     def silence(self) -> str | None:
         """Return the repository that no longer answers, if any."""
@@ -251,13 +258,16 @@ class _Bench:
 
     def miscount(self, allowed: set[int]) -> str | None:
         """Return the tokens missing in the buckets if they are neither none nor the cost."""
-        spent = [CAPACITY - self._tokens(entity_id) for entity_id in self._entities]
+        spent = [CAPACITY - self._tokens(*bucket) for bucket in self._buckets()]
         if len(set(spent)) > 1 or spent[0] not in allowed:
             return f"{spent} tokens are gone, not {' or '.join(map(str, sorted(allowed)))}"
         return None
 
-    def _tokens(self, entity_id: str) -> int:
-        state = self._other.get_bucket(entity_id, API, "rpm")
+    def _buckets(self) -> list[tuple[str, str]]:
+        return [(entity_id, each) for entity_id in self._entities for each in self.resources]
+
+    def _tokens(self, entity_id: str, resource: str) -> int:
+        state = self._other.get_bucket(entity_id, resource, "rpm")
         return CAPACITY if state is None else state.tokens
 
 

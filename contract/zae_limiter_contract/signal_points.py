@@ -38,6 +38,8 @@ LEFT_OUT = (
     "__exit__",  # no context manager written in Python can catch what strikes that early
     "__del__",
 )
+# Python's own Condition fails here: its `with` would release a lock that is not held.
+NEVER = ("_release_save", "_acquire_restore")
 
 
 def positions(capabilities: BackendCapabilities, *, thorough: bool, part: int = 0) -> Iterator[int]:
@@ -78,6 +80,8 @@ class InterruptAt:
         if event not in ("call", "c_return") or not _counts(frame):
             return
         if event == "call" and frame.f_code.co_name in LEFT_OUT:
+            return
+        if frame.f_code.co_name in NEVER:
             return
         self._left -= 1
         if self._left == 0:

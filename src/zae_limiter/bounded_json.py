@@ -8,18 +8,44 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
+
+Parse = Callable[[str], Any]
 
 MAX_DEPTH = 32  # levels; all documents of this library have fewer than ten
 # A string (closed or not) or a bracket. Strings are matched so that brackets inside do not count.
 _TOKENS = re.compile(r'"(?:[^"\\]|\\.)*"?|[\[{]|[\]}]', re.DOTALL)
 
 
-def parse_bounded(text: str, *, longest: int, deepest: int = MAX_DEPTH) -> Any:
-    """Parse JSON; raise ValueError if it is too long, nested too deeply or malformed."""
+def parse_bounded(
+    text: str,
+    *,
+    longest: int,
+    deepest: int = MAX_DEPTH,
+    parse_float: Parse | None = None,
+    is_strict: bool = False,
+) -> Any:
+    """Parse JSON; raise ValueError if it is too long, nested too deeply or malformed.
+
+    ``parse_float`` gets the text of a number with a fraction or an exponent. With ``is_strict``,
+    repeated names and the constants NaN and Infinity are malformed, too.
+    """
     if len(text) > longest:
         raise ValueError(f"has more than {longest:,} characters")
+    if text.count("[") + text.count("{") > deepest:  # else no depth is beyond the bound
+        _check_depth(text, deepest)
+    if is_strict:
+        return json.loads(
+            text,
+            parse_float=parse_float,
+            object_pairs_hook=_unique,
+            parse_constant=_no_constant,
+        )
+    return json.loads(text, parse_float=parse_float)
+
+
+def _check_depth(text: str, deepest: int) -> None:
     depth = 0
     for token in _TOKENS.finditer(text):
         if token[0] in "[{":
@@ -28,7 +54,18 @@ def parse_bounded(text: str, *, longest: int, deepest: int = MAX_DEPTH) -> Any:
                 raise ValueError(too_deep(deepest))
         elif token[0] in "]}":
             depth -= 1
-    return json.loads(text)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the object; raise if a name comes twice, since readers differ in their choice."""
+    mapping = dict(pairs)
+    if len(mapping) != len(pairs):
+        raise ValueError("a name comes twice in an object")
+    return mapping
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not a number of JSON")
 
 
 def is_deeper(value: object, levels: int = MAX_DEPTH) -> bool:

@@ -64,9 +64,29 @@ def refill_bucket(
     return RefillResult(min(capacity_milli, tokens_milli + added), last_refill_ms + time_used_ms)
 
 
+def refill_state(state: BucketState, now_ms: int) -> RefillResult:
+    """Return a state at a later moment, if nothing is charged meanwhile.
+
+    Held slots and held amounts stay held. A quota does not refill: it is full when its window ends.
+    """
+    terms = state.terms
+    if terms is not None and terms.is_quota:
+        if state.window_end is None or now_ms < round(state.window_end.timestamp() * 1000):
+            return RefillResult(state.tokens_milli, state.last_refill_ms)
+        return RefillResult(state.capacity_milli, now_ms)
+    return refill_bucket(
+        state.tokens_milli,
+        state.last_refill_ms,
+        now_ms,
+        state.capacity_milli,
+        state.refill_amount_milli,
+        state.refill_period_ms,
+    )
+
+
 def try_consume(state: BucketState, requested: int, now_ms: int) -> ConsumeResult:
     """Take ``requested`` tokens if the bucket holds them; otherwise only refill it."""
-    refill = _refill(state, now_ms)
+    refill = refill_state(state, now_ms)
     needed_milli = requested * MILLI
     left_milli = refill.new_tokens_milli - needed_milli
     if left_milli >= 0:
@@ -81,7 +101,7 @@ def try_consume(state: BucketState, requested: int, now_ms: int) -> ConsumeResul
 
 def force_consume(state: BucketState, amount: int, now_ms: int) -> RefillResult:
     """Take ``amount`` tokens even if the bucket holds fewer; a negative amount returns them."""
-    refill = _refill(state, now_ms)
+    refill = refill_state(state, now_ms)
     return RefillResult(refill.new_tokens_milli - amount * MILLI, refill.new_last_refill_ms)
 
 
@@ -101,20 +121,9 @@ def calculate_retry_after(
 
 def calculate_available(state: BucketState, now_ms: int) -> int:
     """Return the whole tokens at ``now_ms``; negative while in debt."""
-    return _refill(state, now_ms).new_tokens_milli // MILLI
+    return refill_state(state, now_ms).new_tokens_milli // MILLI
 
 
 def would_refill_satisfy(state: BucketState, requested: int, now_ms: int) -> bool:
     """Tell whether the bucket holds ``requested`` tokens at ``now_ms``."""
-    return _refill(state, now_ms).new_tokens_milli >= requested * MILLI
-
-
-def _refill(state: BucketState, now_ms: int) -> RefillResult:
-    return refill_bucket(
-        state.tokens_milli,
-        state.last_refill_ms,
-        now_ms,
-        state.capacity_milli,
-        state.refill_amount_milli,
-        state.refill_period_ms,
-    )
+    return refill_state(state, now_ms).new_tokens_milli >= requested * MILLI

@@ -21,6 +21,8 @@ from zae_limiter.exceptions import ValidationError
 from zae_limiter.rejection import NEVER_FITS_S
 
 if TYPE_CHECKING:
+    from decimal import Decimal
+
     from zae_limiter.models.status import HeaderStyle, LimitStatus
 
 LARGEST_INTEGER = 999_999_999_999_999  # in a structured field (RFC 9651)
@@ -44,39 +46,45 @@ def rate_limit_headers(
     return write(tightest, now_ms) if tightest else {}
 
 
-def seconds_until_full(status: LimitStatus) -> float:
+def seconds_until_full(status: LimitStatus, now_ms: int | None = None) -> float:
     """Return the seconds until a limit is full again if nothing else is charged.
 
-    They may be too long by the time of one token, since the status has whole tokens only.
+    They may be too long by the time of one token, since the status has whole tokens only. A quota
+    is full when its next window begins.
     """
     limit = status.limit
-    missing = max(0, limit.capacity - status.available)
+    if limit.is_quota:
+        if status.window_end is None or now_ms is None:
+            return 0.0 if status.window_end is None else float(limit.refill_period_seconds)
+        return max(0.0, status.window_end.timestamp() - now_ms / 1000)
+    missing = max(0, limit.capacity - int(status.available))
     return missing * limit.refill_period_seconds / limit.refill_amount
 
 
-def _ietf(statuses: Sequence[LimitStatus], _: int | None) -> dict[str, str]:
+def _ietf(statuses: Sequence[LimitStatus], now_ms: int | None) -> dict[str, str]:
     return {
         "RateLimit-Policy": ", ".join(map(_policy, statuses)),
-        "RateLimit": ", ".join(map(_quota, statuses)),
+        "RateLimit": ", ".join([_quota(status, now_ms) for status in statuses]),
     }
 
 
 def _policy(status: LimitStatus) -> str:
     """Write a limit. Its rate is the policy; a different burst is a parameter of our own."""
     limit = status.limit
-    rate = f'"{limit.name}";q={_integer(limit.refill_amount)};w={limit.refill_period_seconds}'
+    amount = limit.amount if limit.is_quota else limit.refill_amount
+    rate = f'"{limit.name}";q={_integer(amount)};w={limit.refill_period_seconds}'
     if limit.capacity == limit.refill_amount:
         return rate
     return f"{rate};zae-burst={_integer(limit.capacity)}"
 
 
-def _quota(status: LimitStatus) -> str:
+def _quota(status: LimitStatus, now_ms: int | None) -> str:
     """Write the remaining tokens and the time until the limit is full.
 
     For a limit that has rejected the call, it is the time until the call would fit, which is at
     most that of ``Retry-After``.
     """
-    seconds = status.retry_after_seconds if status.exceeded else seconds_until_full(status)
+    seconds = status.retry_after_seconds if status.exceeded else seconds_until_full(status, now_ms)
     until = NEVER_FITS_S if math.isinf(seconds) else math.ceil(seconds)
     return f'"{status.limit_name}";r={_integer(_remaining(status))};t={_integer(until)}'
 
@@ -85,24 +93,24 @@ def _x_ratelimit(statuses: Sequence[LimitStatus], now_ms: int | None) -> dict[st
     """Write one limit: the one with the longest rejection, or the least remaining share."""
     tightest = min(statuses, key=_tightness)
     headers = {
-        "X-RateLimit-Limit": str(tightest.limit.capacity),
+        "X-RateLimit-Limit": str(int(tightest.limit.amount)),
         "X-RateLimit-Remaining": str(_remaining(tightest)),
     }
     if now_ms is not None:
-        full_s = math.ceil(now_ms / 1000 + seconds_until_full(tightest))
+        full_s = math.ceil(now_ms / 1000 + seconds_until_full(tightest, now_ms))
         headers["X-RateLimit-Reset"] = str(full_s)
     return headers
 
 
-def _openai(statuses: Sequence[LimitStatus], _: int | None) -> dict[str, str]:
+def _openai(statuses: Sequence[LimitStatus], now_ms: int | None) -> dict[str, str]:
     headers = {}
     for kind, names in (("requests", REQUESTS), ("tokens", TOKENS)):
         counted = [status for status in statuses if _last_part(status.limit_name) in names]
         if counted:
             tightest = min(counted, key=_tightness)
-            headers[f"x-ratelimit-limit-{kind}"] = str(tightest.limit.capacity)
+            headers[f"x-ratelimit-limit-{kind}"] = str(int(tightest.limit.amount))
             headers[f"x-ratelimit-remaining-{kind}"] = str(_remaining(tightest))
-            headers[f"x-ratelimit-reset-{kind}"] = go_duration(seconds_until_full(tightest))
+            headers[f"x-ratelimit-reset-{kind}"] = go_duration(seconds_until_full(tightest, now_ms))
     return headers
 
 
@@ -135,25 +143,26 @@ def _tightest_by_name(statuses: Iterable[LimitStatus]) -> list[LimitStatus]:
     return list(tightest.values())
 
 
-def _tightest_key(status: LimitStatus) -> tuple[float, int]:
+def _tightest_key(status: LimitStatus) -> tuple[float, float]:
     """Order limits of one name: the longest rejection first, then the least remaining."""
-    return (-status.retry_after_seconds if status.exceeded else 0.0, status.available)
+    return (-status.retry_after_seconds if status.exceeded else 0.0, float(status.available))
 
 
 def _tightness(status: LimitStatus) -> tuple[float, float]:
     """Order limits of several names: the longest rejection, then the least remaining share."""
     waiting, available = _tightest_key(status)
-    return waiting, available / status.limit.capacity
+    return waiting, available / float(status.limit.amount)
 
 
 def _remaining(status: LimitStatus) -> int:
-    """Return the tokens that a client could still take; 0 while the bucket is paused."""
-    return 0 if status.paused_seconds else max(0, status.available)
+    """Return the tokens that a client could still take; 0 while the bucket is paused or denied."""
+    is_stopped = status.paused_seconds or status.mode == "deny"
+    return 0 if is_stopped else max(0, int(status.available))
 
 
 def _last_part(name: str) -> str:
     return name.replace("-", ".").replace("_", ".").rpartition(".")[2].lower()
 
 
-def _integer(number: int) -> int:
-    return min(number, LARGEST_INTEGER)
+def _integer(number: int | Decimal) -> int:
+    return min(int(number), LARGEST_INTEGER)

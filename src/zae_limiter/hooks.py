@@ -13,13 +13,32 @@ limiter without hooks spends no time on them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import monotonic
+from typing import TYPE_CHECKING
 
 from zae_limiter.exceptions import RateLimiterUnavailable, RateLimitExceeded, ValidationError
 from zae_limiter.models.status import LimitStatus
 
-NAMES = ("on_acquire", "on_reject", "on_settle", "on_outage", "on_shadow", "on_lost")
+if TYPE_CHECKING:
+    from datetime import datetime
+    from decimal import Decimal
+
+    from zae_limiter.admission.thresholds import Crossing
+    from zae_limiter.models.limit import Limit
+
+NAMES = (
+    "on_acquire",
+    "on_reject",
+    "on_settle",
+    "on_outage",
+    "on_shadow",
+    "on_lost",
+    "on_threshold",
+)
+ALL_PERCENT = 100  # from here on a threshold is logged as a warning
+# The amounts of further resources of an acquire, by entity and resource.
+FurtherAmounts = Mapping[tuple[str, str], Mapping[str, int]]
 COROUTINE_FLAG = 0x80  # inspect.CO_COROUTINE; the module inspect is slow to import
 
 
@@ -28,6 +47,7 @@ class AcquireEvent:
     """An acquire was granted.
 
     ``statuses`` show the remaining tokens; ``cascade`` says that a parent was charged as well.
+    ``also`` are the amounts of further resources, by entity and resource.
     """
 
     entity_id: str
@@ -37,11 +57,15 @@ class AcquireEvent:
     duration_s: float  # of the whole acquire, including the time of waiting
     waited_s: float = 0.0  # the part in which it waited for tokens
     cascade: bool = False
+    also: FurtherAmounts = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RejectEvent:
-    """An acquire was rejected, or a ``consume`` within a lease (``is_acquire`` is False)."""
+    """An acquire was rejected, or a ``consume`` within a lease (``is_acquire`` is False).
+
+    ``also`` are the amounts of further resources, by entity and resource.
+    """
 
     entity_id: str
     resource: str
@@ -51,6 +75,7 @@ class RejectEvent:
     duration_s: float
     waited_s: float = 0.0
     is_acquire: bool = True
+    also: FurtherAmounts = field(default_factory=dict)
 
     @property
     def violations(self) -> tuple[LimitStatus, ...]:
@@ -60,7 +85,21 @@ class RejectEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShadowEvent(RejectEvent):
-    """In shadow mode, a call was let through uncharged that would have been rejected."""
+    """In shadow mode, a call was let through that would have been rejected.
+
+    The mode of the call or limiter lets it through uncharged. The mode of a bucket charges it
+    (``charged``): then ``on_acquire`` is called as well, and ``retry_after_seconds`` is the time
+    after which the debt is repaid.
+    """
+
+    charged: bool = False
+
+    @property
+    def violations(self) -> tuple[LimitStatus, ...]:
+        """The limits that held too few tokens."""
+        if not self.charged:
+            return tuple(status for status in self.statuses if status.exceeded)
+        return tuple([each for each in self.statuses if each.mode == "shadow" and each.overdrawn])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +107,7 @@ class SettleEvent:
     """A block has ended. ``cost`` is its cost, ``written`` are the debts and credits of its end.
 
     ``failed`` says that the block raised, ``lost`` that its debts and credits were not written.
+    An acquire over several resources has one event for each of them.
     """
 
     entity_id: str
@@ -103,6 +143,26 @@ class OutageEvent:
     duration_s: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThresholdEvent:
+    """A threshold of a quota or budget was reached; each is raised once per window.
+
+    Of all clients only one raises it: the one that has marked it in the store. ``used`` includes
+    the amounts that calls in flight hold; amounts of budgets are Decimal. A reset, a top-up or
+    other limits let thresholds be raised again. On DynamoDB a task or thread in the background
+    calls this hook, a moment after the call that has reached the threshold.
+    """
+
+    entity_id: str
+    resource: str
+    limit_name: str
+    percent: int
+    used: int | Decimal
+    amount: int | Decimal
+    window_start: datetime | None
+    window_end: datetime | None
+
+
 class Hooks:
     """Base of hooks: override the methods you need. Any object with one of them is a hook."""
 
@@ -123,6 +183,9 @@ class Hooks:
 
     def on_lost(self, event: LostEvent) -> None:
         """A lease has lost its slots."""
+
+    def on_threshold(self, event: ThresholdEvent) -> None:
+        """A threshold of a quota or budget was reached."""
 
 
 class Observer:
@@ -180,7 +243,8 @@ class AcquireWatch:
     """Watches one acquire and its lease: it measures times and makes the events.
 
     ``would_reject`` are the statuses of the last rejection that shadow mode let through;
-    ``waited_s`` is the time for which the acquire waited for its tokens.
+    ``waited_s`` is the time for which the acquire waited for its tokens, and ``also`` are the
+    amounts of its further resources.
     """
 
     __slots__ = (
@@ -189,6 +253,7 @@ class AcquireWatch:
         "_entity_id",
         "_observer",
         "_resource",
+        "also",
         "waited_s",
         "would_reject",
     )
@@ -200,6 +265,7 @@ class AcquireWatch:
         self._began_s = self._entered_s = monotonic()
         self.would_reject: tuple[LimitStatus, ...] | None = None
         self.waited_s = 0.0
+        self.also: FurtherAmounts = {}
 
     @property
     def is_shadow(self) -> bool:
@@ -215,6 +281,7 @@ class AcquireWatch:
             duration_s=self._entered_s - self._began_s,
             waited_s=self.waited_s,
             cascade=cascade,
+            also=self.also,
             entity_id=self._entity_id,
             resource=self._resource,
         )
@@ -235,6 +302,7 @@ class AcquireWatch:
             duration_s=self._since(began_s),
             waited_s=self.waited_s if began_s is None else 0.0,
             is_acquire=began_s is None,
+            also=self.also if began_s is None else {},
             entity_id=self._entity_id,
             resource=self._resource,
         )
@@ -242,6 +310,27 @@ class AcquireWatch:
             self.would_reject = statuses
         self._observer.notify("on_shadow" if is_shadow else "on_reject", event)
         return is_shadow
+
+    def overdrawn(
+        self,
+        consume: Mapping[str, int],
+        statuses: tuple[LimitStatus, ...],
+        began_s: float | None = None,
+    ) -> None:
+        """Report a call that was charged in the shadow mode of a bucket, and did not fit."""
+        waits = [each.retry_after_seconds for each in statuses if each.overdrawn]
+        event = ShadowEvent(
+            consume=dict(consume),
+            statuses=statuses,
+            retry_after_seconds=max(waits, default=0.0),
+            duration_s=self._since(began_s),
+            waited_s=self.waited_s if began_s is None else 0.0,
+            is_acquire=began_s is None,
+            entity_id=self._entity_id,
+            resource=self._resource,
+            charged=True,
+        )
+        self._observer.notify("on_shadow", event)
 
     def failed(
         self, error: RateLimiterUnavailable, *, admitted: bool, began_s: float | None = None
@@ -279,6 +368,46 @@ class AcquireWatch:
 
     def _since(self, began_s: float | None) -> float:
         return monotonic() - (self._began_s if began_s is None else began_s)
+
+
+def raise_threshold(observer: Observer | None, crossing: Crossing) -> None:
+    """Log a threshold that this client has marked, and tell the hooks of it."""
+    event = ThresholdEvent(
+        entity_id=crossing.entity_id,
+        resource=crossing.resource,
+        limit_name=crossing.limit.name,
+        percent=crossing.percent,
+        used=crossing.used,
+        amount=crossing.limit.amount,
+        window_start=crossing.window_start,
+        window_end=crossing.window_end,
+    )
+    _log_threshold(event, crossing.limit)
+    if observer is not None:
+        observer.notify("on_threshold", event)
+
+
+def _log_threshold(event: ThresholdEvent, limit: Limit) -> None:
+    """Log a warning if all of a quota is used, otherwise an information."""
+    from zae_limiter.models.window_text import describe_threshold
+    from zae_limiter.quiet_logging import quiet_logger
+    from zae_limiter.shell_words import command_line
+
+    logger = quiet_logger(__name__)
+    log = logger.warning if event.percent >= ALL_PERCENT else logger.info
+    log(
+        "%r on %r has reached a threshold of %s; for more in this window: %s",
+        event.entity_id,
+        event.resource,
+        describe_threshold(limit, event.percent, event.used, event.window_end),
+        command_line(
+            "bucket",
+            "top-up",
+            event.entity_id,
+            event.resource,
+            options=("-a", f"{event.limit_name}=AMOUNT"),
+        ),
+    )
 
 
 def observer_of(hooks: object, mode: object) -> Observer | None:

@@ -26,6 +26,7 @@ MIN_STACK_LENGTH = 3  # DynamoDB's bound for the name of a table
 # Lambda's names have at most 64 characters, and the longest suffix is "-limits-provisioner".
 MAX_STACK_LENGTH = 64 - len("-limits-provisioner")
 
+CURRENCY = "@"  # between name and currency of a budget in usage; no limit name contains it
 DEFAULT_RESOURCE = "_default_"  # for an entity's limits on all resources without own limits
 RESERVED_LIMIT_NAMES = frozenset({"wcu"})  # bookkeeping of the DynamoDB engine in the documents
 RESERVED_NAMESPACE = "_"
@@ -37,6 +38,15 @@ _RESOURCE = r"[A-Za-z0-9][A-Za-z0-9_.\-/:@+]*"
 _LIMIT = r"[A-Za-z][A-Za-z0-9_.\-]*"
 _NAMESPACE = r"[A-Za-z0-9][A-Za-z0-9_.\-]*"
 _STACK = r"[A-Za-z][A-Za-z0-9\-]*"
+
+
+def usage_name(limit_name: str, currency: str | None) -> str:
+    """Return the name under which usage of a limit is counted: ``rpm``, or ``usd@USD`` of a budget.
+
+    Amounts of a budget are billionths of its currency unit. So money and tokens are never added up,
+    even if a limit changes its kind, or limits of two resources have one name.
+    """
+    return limit_name if currency is None else f"{limit_name}{CURRENCY}{currency}"
 
 
 def check_entity_id(value: object, field: str = "entity_id") -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from zae_limiter.exceptions import RateLimitExceeded
+    from zae_limiter.models.status import LimitStatus
 
 # The seconds in a header if the amount can never fit. Web frameworks need a number, and with this
 # one clients give up for a day instead of trying again at once.
@@ -35,9 +36,16 @@ def description(error: RateLimitExceeded) -> str:
     primary = error.primary_violation
     if primary is None:
         return "rate limit exceeded"
+    if primary.mode == "deny":
+        return _denial(primary)
     needs = f"{primary.limit_name} needs {primary.requested}, has {primary.available}"
     if primary.paused_seconds:
         needs = f"its bucket is paused for {primary.paused_seconds:g} s more"
+    elif primary.limit.is_quota:
+        return (
+            f"rate limit exceeded for {primary.entity_id!r} on {primary.resource!r}: "
+            f"{primary.window_text()}"
+        )
     if math.isinf(primary.retry_after_seconds):
         advice = f"it can never fit (capacity {primary.limit.capacity}): ask for less"
     else:
@@ -45,3 +53,12 @@ def description(error: RateLimitExceeded) -> str:
     return (
         f"rate limit exceeded for {primary.entity_id!r} on {primary.resource!r}: {needs}; {advice}"
     )
+
+
+def _denial(status: LimitStatus) -> str:
+    """Return a message for a bucket that an operator has denied."""
+    who = f"{status.entity_id!r} on {status.resource!r}"
+    if status.mode_until is None:
+        return f"{who} is denied; ask the operator, who has set its mode"
+    until = status.mode_until.isoformat().replace("+00:00", "Z")
+    return f"{who} is denied until {until}; retry in {status.retry_after_seconds:g} s"

@@ -11,11 +11,13 @@
 | ``zae_limiter.tokens.refunded`` | counter, credits at the end of a block | resource, limit |
 | ``zae_limiter.block.duration`` | histogram, s | resource, failed |
 | ``zae_limiter.settlements.lost`` | counter | resource |
+| ``zae_limiter.thresholds`` | counter, of quotas and budgets | resource, limit, percent |
 
 ``result`` is ``granted``, ``rejected``, ``shadowed``, ``unavailable`` (blocked in an outage) or
-``uncharged`` (let through in an outage). The entity is not an attribute, since there may be
-millions. Only the first ``max_resources`` names of resources, and of limits, are used; all others
-are called ``_other_``.
+``uncharged`` (let through in an outage). A call that the shadow mode of a bucket has charged is a
+granted call, and its limits that held too little are ``shadowed`` rejections. The entity is not an
+attribute, since there may be millions. Only the first ``max_resources`` names of resources, and of
+limits, are used; all others are called ``_other_``.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ from zae_limiter.hooks import (
     RejectEvent,
     SettleEvent,
     ShadowEvent,
+    ThresholdEvent,
 )
 
 try:
@@ -45,7 +48,7 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import TracerProvider
 
-    Event = AcquireEvent | RejectEvent | SettleEvent | OutageEvent
+    Event = AcquireEvent | RejectEvent | SettleEvent | OutageEvent | ThresholdEvent
 
 OTHER = "_other_"  # names of resources and limits do not begin with an underscore
 MAX_RESOURCES = 200  # with 5 results, a metric has a thousand series, which exporters can handle
@@ -104,6 +107,9 @@ class OpenTelemetryHooks(Hooks):
         self._lost = meter.create_counter(
             "zae_limiter.settlements.lost", "{settlement}", "Settlements that could not be written"
         )
+        self._thresholds = meter.create_counter(
+            "zae_limiter.thresholds", "{threshold}", "Thresholds of quotas and budgets, by percent"
+        )
 
     def on_acquire(self, event: AcquireEvent) -> None:
         """Count a granted acquire."""
@@ -114,8 +120,14 @@ class OpenTelemetryHooks(Hooks):
         self._rejected(event, "rejected")
 
     def on_shadow(self, event: ShadowEvent) -> None:
-        """Count a call that shadow mode let through."""
-        self._rejected(event, "shadowed")
+        """Count a call that shadow mode let through.
+
+        If it was charged, ``on_acquire`` has counted the call as granted.
+        """
+        if event.charged:
+            self._count_violations(event, "shadowed")
+        else:
+            self._rejected(event, "shadowed")
 
     def on_outage(self, event: OutageEvent) -> None:
         """Count a call that the store did not answer."""
@@ -139,12 +151,30 @@ class OpenTelemetryHooks(Hooks):
             attributes = {**common, **costs, "zae_limiter.failed": event.failed}
             trace.get_current_span().add_event("zae_limiter.settled", attributes)
 
+    def on_threshold(self, event: ThresholdEvent) -> None:
+        """Count a threshold, and add an event to the current span, if there is one."""
+        common = self._of_limit(self._common(event), event.limit_name)
+        attributes = {**common, "zae_limiter.percent": event.percent}
+        self._thresholds.add(1, attributes)
+        if self._tracer is not None:
+            amounts = {
+                "zae_limiter.entity": event.entity_id,
+                "zae_limiter.used": str(event.used),
+                "zae_limiter.amount": str(event.amount),
+            }
+            trace.get_current_span().add_event("zae_limiter.threshold", {**attributes, **amounts})
+
     def _rejected(self, event: RejectEvent, result: str) -> None:
+        self._count_violations(event, result)
+        self._decided(event, result, event.consume)
+
+    def _count_violations(self, event: RejectEvent, result: str) -> None:
         common = self._common(event)
         for status in event.violations:
             attributes = self._of_limit(common, status.limit_name)
-            self._rejections.add(1, {**attributes, "zae_limiter.result": result})
-        self._decided(event, result, event.consume)
+            resource = self._resources.name(status.resource)  # one of several, with also=
+            attributes |= {"zae_limiter.resource": resource, "zae_limiter.result": result}
+            self._rejections.add(1, attributes)
 
     def _decided(
         self,

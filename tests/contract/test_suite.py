@@ -96,7 +96,16 @@ def test_the_module_shown_to_others_works_as_it_stands(tmp_path):
     module = tmp_path / "test_mine.py"
     module.write_text(ENGINE + shown)
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-o", "asyncio_mode=auto", "-k", "new_bucket"],
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-o",
+            "asyncio_mode=auto",
+            "-k",
+            "a_new_bucket_holds",
+        ],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         capture_output=True,

@@ -22,7 +22,11 @@ from zae_limiter.admission.moves import (
 
 amounts = st.integers(0, 3_000_000)
 rates = st.builds(
-    Rate, st.integers(1, 2_000_000), st.integers(1, 2_000_000), st.integers(1, 90_000_000)
+    Rate,
+    st.integers(1, 2_000_000),
+    st.integers(1, 2_000_000),
+    st.integers(1, 90_000_000),
+    st.none(),  # quotas and soft limits have terms
 )
 stamps = st.integers(EPOCH_MS - 10**10, EPOCH_MS + 10**12)
 wanteds = st.builds(

@@ -21,7 +21,6 @@ from zae_limiter.admission.reservation import (
 )
 from zae_limiter.admission.settle import settle
 from zae_limiter.admission.shards.tree import Shard
-from zae_limiter.concurrency.waiting_line import Sleeper, WaitingLine
 from zae_limiter.dynamodb.buckets.changes import BucketChange, select, total_at
 from zae_limiter.dynamodb.buckets.outcomes import applied_outcomes
 from zae_limiter.dynamodb.items.bucket import StoredBucket
@@ -29,6 +28,7 @@ from zae_limiter.dynamodb.items.hours import HourState
 from zae_limiter.models.config import ConfigSource
 from zae_limiter.models.limit import Limit
 from zae_limiter.models.status import LimitStatus
+from zae_limiter.waiting.line import Sleeper, WaitingLine
 
 CASES = 3000
 NOW_MS = EPOCH_MS + 200_000_000_000

@@ -28,11 +28,11 @@ from zae_limiter.admission.reservation import (
     on_waking,
 )
 from zae_limiter.admission.shards.tree import WHOLE, Shard
-from zae_limiter.concurrency.waiting_line import Sleeper, WaitingLine
 from zae_limiter.dynamodb.buckets.changes import BucketChange, select, total_at
 from zae_limiter.dynamodb.buckets.outcomes import applied_outcomes
 from zae_limiter.models.config import ConfigSource
 from zae_limiter.models.limit import Limit
+from zae_limiter.waiting.line import Sleeper, WaitingLine
 
 START_MS = 1_800_000_000_000
 STOP_MS = 20_000

@@ -29,11 +29,11 @@ class FaultyBuckets:
     def __getattr__(self, name):
         return getattr(self._buckets, name)
 
-    def settle(self, namespace_id, settlements, clock, receipt):
+    def settle(self, namespace_id, settlements, clock, receipt, on_threshold=None):
         fault, meanwhile = self.fault, self.meanwhile
         self.meanwhile = lambda: None
         if fault in (Fault.NONE, Fault.UNKNOWN_WRITTEN):
-            self._buckets.settle(namespace_id, settlements, clock, receipt)
+            self._buckets.settle(namespace_id, settlements, clock, receipt, on_threshold)
         meanwhile()
         if fault is Fault.NONE:
             return

@@ -19,6 +19,7 @@ METHODS = {
             *("list_entities_with_custom_limits", "list_orphan_namespaces", "list_resources"),
             *("list_resources_with_defaults", "list_resources_with_entity_configs"),
             *("list_bucket_entries", "ping", "read_buckets", "resolve_limits"),
+            *("get_mode", "resolve_mode"),
         }
     ),
     "full": frozenset(
@@ -26,7 +27,7 @@ METHODS = {
             *("create_entity", "delete_entity", "delete_limits", "delete_resource_defaults"),
             *("delete_system_defaults", "provisioner", "put_provisioner_state", "reset_bucket"),
             *("set_limits", "set_parent", "set_resource_defaults", "set_system_defaults"),
-            *("ensure_entity", "top_up", "update_entity"),
+            *("ensure_entity", "set_mode", "top_up", "update_entity"),
         }
     ),
     # Namespaces and the version record belong to the table, not to a tenant.

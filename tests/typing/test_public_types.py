@@ -12,7 +12,7 @@ def _found(wrong):
     """What mypy says of both programs."""
     wrong.write_text(
         "from zae_limiter import Limit, SyncRateLimiter, SyncRepository\n"
-        "SyncRateLimiter().acquire('key', 'gpt-4', {'rpm': 'one'})\n"
+        "SyncRateLimiter().acquire('key', 'gpt-4', {'rpm': 0.5})\n"
         "Limit.per_minute('rpm', 1.5)\n"
         "SyncRateLimiter().set_limits('key')\n"
         "SyncRepository.open(provision='tabel')\n"

@@ -1,6 +1,6 @@
 """A user's program, checked by mypy in strict mode; it is never run."""
 
-from typing import assert_type
+from typing import Any, assert_type
 
 from zae_limiter import (
     Availability,
@@ -30,10 +30,15 @@ async def asynchronous() -> None:
     limiter = RateLimiter(repository=repo)
     async with limiter.acquire("key", "gpt-4", {"rpm": 1}) as lease:
         assert_type(lease, Lease)
-        assert_type(lease.consumed, dict[str, int])
+        assert_type(lease.consumed, dict[str, Any])
         await lease.adjust(tpm=3)
         await lease.adjust({"gpt-4.tokens": 3})
-    assert_type(await limiter.available("key", "gpt-4"), dict[str, int])
+    also = limiter.acquire(
+        "key", "gpt-4", {"rpm": 1}, also={"all": {"usd": "0.01"}, ("org", "all"): {"tpm": 1}}
+    )
+    async with also as lease:
+        assert_type(lease.resource(("org", "all")), Lease)
+    assert_type(await limiter.available("key", "gpt-4"), dict[str, Any])
     assert_type(await limiter.check_availability("key", "gpt-4"), Availability)
     assert_type(await limiter.create_entity("key", parent_id="p", cascade=True), Entity)
     assert_type(await limiter.ensure_entity("key", parent_id="p", cascade=True), Entity)

@@ -78,7 +78,7 @@ def test_other_text_is_refused_with_the_form(text):
     assert caught.value.field == "limit"
 
 
-@pytest.mark.parametrize("period", ["fortnight", "month", "MIN", "90", "s90", "1.5h"])
+@pytest.mark.parametrize("period", ["fortnight", "MIN", "90", "s90", "1.5h"])
 def test_an_unknown_period_is_refused_with_the_known_ones(period):
     with pytest.raises(ValidationError, match="sec, min, hour, day or week, or a number"):
         Limit.parse(f"rpm:5/{period}")
@@ -101,3 +101,70 @@ def test_what_no_limit_may_be_is_refused_by_field(text, field):
     with pytest.raises(ValidationError) as caught:
         Limit.parse(text)
     assert caught.value.field == field
+
+
+QUOTAS = {
+    "tokens:1M/month@Europe/Berlin": Limit.quota(
+        "tokens", 1_000_000, per="month", zone="Europe/Berlin"
+    ),
+    "tokens:1M/month@UTC,on=31,at=06:00,soft,hold=90s,warn=50+80": Limit.quota(
+        "tokens",
+        1_000_000,
+        per="month",
+        on=31,
+        at="06:00",
+        soft=True,
+        hold_ttl=90,
+        thresholds=(50, 80),
+    ),
+    "session:500k/5h@first-use": Limit.quota("session", 500_000, after_first_use="5h"),
+    "usd:250USD/month@America/New_York": Limit.budget(
+        "usd", "250.00", per="month", zone="America/New_York"
+    ),
+    "eur:0.000000001EUR/2weeks@UTC,on=sun,hold=never,warn=none": Limit.budget(
+        "eur",
+        "0.000000001",
+        currency="EUR",
+        per="week",
+        every=2,
+        on="sun",
+        hold_ttl=None,
+        thresholds=(),
+    ),
+    "tokens:7/quarter@UTC": Limit.quota("tokens", 7, per="month", every=3),
+    "tokens:7/6hours@UTC": Limit.quota("tokens", 7, per="hour", every=6),
+    "rpm:60/min,soft": Limit.per_minute("rpm", 60, soft=True),
+}
+
+
+@pytest.mark.parametrize("text", QUOTAS)
+def test_quotas_are_read_and_written(text):
+    limit = QUOTAS[text]
+    assert Limit.parse(text) == limit
+    assert str(limit) == text
+    assert Limit.from_dict(limit.to_dict()) == limit
+    assert Limit.from_stored(*limit.stored()) == limit
+
+
+def test_blanks_around_the_zone_are_read():
+    assert Limit.parse("tokens:1M/month @ UTC") == Limit.quota("tokens", 10**6, per="month")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("tokens:5/month", "limit.period: a month is a calendar window, write /month@UTC"),
+        ("tokens:5/month@Europe/Berln", 'limit.zone: "Europe/Berln" is unknown'),
+        ("tokens:5/hour@Europe/Berlin", "limit.zone: windows below a day have no zone"),
+        ("usd:0.0000000001USD/day@UTC", "limit.amount: has more than 9 decimal places"),
+        ("tokens:0.5/day@UTC", "limit.amount: must be a whole number"),
+        ("tokens:5/day@UTC,hard", "limit.options: must be on="),
+        ("tokens:5/day@UTC,hold=1s", "limit.hold_ttl: must be None or whole seconds from 2"),
+        ("tokens:5/day@UTC,warn=0", "limit.thresholds: must be whole percentages"),
+        ("rpm:5/min,hold=5s", "limit.options: is only for quotas"),
+    ],
+)
+def test_wrong_quotas_are_refused_with_a_reason(text, reason):
+    with pytest.raises(ValidationError) as caught:
+        Limit.parse(text)
+    assert str(caught.value).startswith(reason)

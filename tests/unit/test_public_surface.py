@@ -412,10 +412,27 @@ def test_hooks_and_their_events_can_be_imported():
         (bucket.calculate_retry_after, "deficit_milli refill_amount_milli refill_period_ms"),
         (bucket.calculate_available, "state now_ms"),
         (bucket.would_refill_satisfy, "state requested now_ms"),
-        (Limit, "name capacity refill_amount refill_period_seconds lease_ttl"),
+        (
+            Limit,
+            (
+                "name capacity refill_amount refill_period_seconds lease_ttl window soft hold_ttl "
+                "thresholds currency"
+            ),
+        ),
         (Limit.concurrent, "name n lease_ttl"),
-        (Limit.per_minute, "name rate burst"),
-        (Limit.custom, "name capacity refill_amount refill_period_seconds"),
+        (Limit.per_minute, "name rate burst *soft"),
+        (Limit.custom, "name capacity refill_amount refill_period_seconds *soft"),
+        (
+            Limit.quota,
+            "name amount *per *every *zone *on *at *after_first_use *soft *hold_ttl *thresholds",
+        ),
+        (
+            Limit.budget,
+            (
+                "name amount *currency *per *every *zone *on *at *after_first_use *soft *hold_ttl "
+                "*thresholds"
+            ),
+        ),
     ],
 )
 def test_documented_functions(call, names):

@@ -6,8 +6,10 @@ from zae_limiter import IncompatibleSchemaError, Limit, OnUnavailable, RateLimit
 from zae_limiter.admission.image import BucketImage, LimitState, Rate
 from zae_limiter.admission.tally import Tally
 from zae_limiter.admission.usage import WindowUsage
+from zae_limiter.admission.windows import SPAN, QuotaState
 from zae_limiter.embedded.sqlite import rows as stored
 from zae_limiter.models.config import LevelConfig
+from zae_limiter.models.switches import Switch, SwitchMode
 
 TALLY = Tally(7, 2, 5, {"rpm": 30})
 IMAGE = BucketImage(
@@ -34,6 +36,12 @@ def test_a_bucket_reads_back_as_it_was():
     assert stored.decode_bucket(TEXT) == IMAGE
 
 
+def test_a_bucket_keeps_its_life_without_slots():
+    """Holds of quotas belong to the life, and a bucket with quotas needs no slots."""
+    image = IMAGE._replace(life="0a1b2c")
+    assert stored.decode_bucket(stored.encode_bucket(image)).life == "0a1b2c"
+
+
 def test_a_bucket_with_use_through_children_and_rejections():
     image = IMAGE._replace(through_children={"rpm": -2000}, tally=TALLY)
     text = stored.encode_bucket(image)
@@ -48,6 +56,16 @@ def test_a_bucket_with_slots():
     text = stored.encode_bucket(image)
     assert text.startswith("[4,{")
     assert text.endswith(',13,null,[0,0,0,{}],{"parallel":[[1767225600000,2]]},null,"0a1b"]')
+    assert stored.decode_bucket(text) == image
+
+
+def test_a_bucket_with_quotas():
+    quota = Rate.of(Limit.quota("tokens", 1000, per="day"))
+    held = QuotaState({(20_522, 1_773_144_600): 50_000}, topped=7 - 20_522 * SPAN, marked=205_222)
+    limits = {"tokens": LimitState(950_000 - 20_522 * SPAN, quota, 50_000, 0, held)}
+    image = IMAGE._replace(limits=limits, life="0a1b")
+    text = stored.encode_bucket(image)
+    assert text.endswith(',13,null,[0,0,0,{}],null,null,"0a1b"]')
     assert stored.decode_bucket(text) == image
 
 
@@ -83,6 +101,10 @@ def test_a_configuration():
     assert stored.encode_config(config) == text
     assert stored.decode_config(text) == config
     assert stored.decode_config('{"limits":[],"on_unavailable":null}') == LevelConfig(())
+    switched = LevelConfig((), switch=Switch(SwitchMode.BYPASS, 5))
+    text = '{"limits":[],"on_unavailable":null,"mode":["bypass",5]}'
+    assert stored.encode_config(switched) == text
+    assert stored.decode_config(text) == switched
 
 
 def test_usage():

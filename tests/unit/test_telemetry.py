@@ -106,6 +106,15 @@ def test_calls_are_counted_and_timed_by_resource_and_result(telemetry, repositor
     }
 
 
+def test_a_call_that_a_bucket_in_shadow_mode_has_charged_is_granted(telemetry, repository):
+    limiter = SyncRateLimiter(repository, hooks=telemetry.hooks())
+    repository.set_mode("api", mode="shadow")
+    with limiter.acquire("user", "api", {"rpm": 11}):
+        pass
+    assert telemetry.counts("calls") == {("api", "granted"): 1}
+    assert telemetry.counts("rejections") == {("rpm", "api", "shadowed"): 1}
+
+
 def test_tokens_are_counted_when_the_block_ends(telemetry, repository):
     limiter = SyncRateLimiter(repository, hooks=telemetry.hooks(spans=False))
     with limiter.acquire("user", "api", {"rpm": 1, "tpm": 500}) as lease:
@@ -184,3 +193,25 @@ def test_attributes_of_ones_own_are_added(telemetry, repository):
         pass
     assert telemetry.counts("calls") == {("gold", "api", "granted"): 1}
     assert telemetry.spans[0].attributes["tier"] == "gold"
+
+
+def test_thresholds_are_counted_and_are_events_of_the_current_span(telemetry, repository):
+    limiter = SyncRateLimiter(repository, hooks=telemetry.hooks())
+    budget = Limit.budget("usd", "2.00", per="month")
+    with (
+        telemetry.tracers.get_tracer("test").start_as_current_span("request"),
+        limiter.acquire("user", "api", {"usd": "1.75"}, [budget]),
+    ):
+        pass
+    assert telemetry.counts("thresholds") == {("usd", 50, "api"): 1, ("usd", 80, "api"): 1}
+    [span] = [each for each in telemetry.spans if each.name == "request"]
+    raised = [event for event in span.events if event.name == "zae_limiter.threshold"]
+    assert [event.attributes["zae_limiter.percent"] for event in raised] == [50, 80]
+    assert dict(raised[0].attributes) == {
+        "zae_limiter.resource": "api",
+        "zae_limiter.limit": "usd",
+        "zae_limiter.percent": 50,
+        "zae_limiter.entity": "user",
+        "zae_limiter.used": "1.75",
+        "zae_limiter.amount": "2.00",
+    }

@@ -20,6 +20,8 @@ from zae_limiter_contract._async.live_changes import LiveChangeContract
 from zae_limiter_contract._async.llm_calls import LlmCallContract
 from zae_limiter_contract._async.manifests import ManifestContract
 from zae_limiter_contract._async.missing import MissingContract
+from zae_limiter_contract._async.modes import ModeContract
+from zae_limiter_contract._async.money_usage import MoneyUsageContract
 from zae_limiter_contract._async.namespaces import NamespaceContract
 from zae_limiter_contract._async.observing import HookContract, ShadowContract
 from zae_limiter_contract._async.outage import OutageContract
@@ -27,8 +29,10 @@ from zae_limiter_contract._async.overrides import OverrideContract
 from zae_limiter_contract._async.parents import ParentContract
 from zae_limiter_contract._async.pausing import PauseContract, PausedLineContract
 from zae_limiter_contract._async.precedence import PrecedenceContract
+from zae_limiter_contract._async.priced_calls import PricedCallContract
 from zae_limiter_contract._async.processes import ProcessContract
 from zae_limiter_contract._async.purges import PurgeContract
+from zae_limiter_contract._async.quotas import QuotaContract
 from zae_limiter_contract._async.rates import RateContract
 from zae_limiter_contract._async.reach import ReachContract
 from zae_limiter_contract._async.rejections import RejectionContract
@@ -36,8 +40,13 @@ from zae_limiter_contract._async.remaining import RemainingContract
 from zae_limiter_contract._async.retry_after import RetryAfterContract
 from zae_limiter_contract._async.rollback import RollbackContract
 from zae_limiter_contract._async.settling import SettlingContract
+from zae_limiter_contract._async.several_resources import (
+    SeveralCallersContract,
+    SeveralResourcesContract,
+)
 from zae_limiter_contract._async.skew import SkewContract
 from zae_limiter_contract._async.slots import SlotContract
+from zae_limiter_contract._async.thresholds import ThresholdCallerContract, ThresholdContract
 from zae_limiter_contract._async.usage import UsageContract
 from zae_limiter_contract._async.usage_queries import UsageQueryContract
 from zae_limiter_contract._async.validation import ValidationContract
@@ -57,7 +66,9 @@ class CallerContract(
     # sync: InterruptedChangeContract,
     OutageContract,
     ProcessContract,
+    SeveralCallersContract,
     SlotContract,
+    ThresholdCallerContract,
 ):
     """Concurrent and interrupted callers, and outages: tasks and threads differ here."""
 
@@ -67,8 +78,10 @@ class CostContract(
     CascadeLeaseContract,
     LeaseContract,
     LlmCallContract,
+    PricedCallContract,
     RollbackContract,
     SettlingContract,
+    SeveralResourcesContract,
 ):
     """The cost of a lease in the end, for all buckets that it charges."""
 
@@ -81,13 +94,16 @@ class ArithmeticContract(
     HookContract,
     IdleContract,
     LiveChangeContract,
+    ModeContract,
     OverrideContract,
     PauseContract,
+    QuotaContract,
     RateContract,
     RemainingContract,
     RetryAfterContract,
     ShadowContract,
     SkewContract,
+    ThresholdContract,
 ):
     """The arithmetic of limits for one caller, to the millitoken and the millisecond."""
 
@@ -104,6 +120,7 @@ class RecordContract(
     LifecycleContract,
     ManifestContract,
     MissingContract,
+    MoneyUsageContract,
     NamespaceContract,
     ParentContract,
     PrecedenceContract,

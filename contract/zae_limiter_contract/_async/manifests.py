@@ -10,12 +10,14 @@ from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.audit import AuditEvent
 from zae_limiter.models.config import OnUnavailable
 from zae_limiter.models.limit import Limit
+from zae_limiter.models.switches import Switch, SwitchMode
 from zae_limiter_contract._async.base import Contract
 from zae_limiter_contract._async.world import API, USER, Failure, World, failing
 from zae_limiter_ops._async.provisioner.state_store import StateStore
 from zae_limiter_ops.manifest.declarations import LimitsManifest
 from zae_limiter_ops.manifest.drift import DriftCause
 from zae_limiter_ops.manifest.problems import ApplyConflict
+from zae_limiter_ops.manifest.targets import TargetKind
 
 RPM = Limit.per_minute("rpm", 10)
 OTHER = Limit.per_minute("rpm", 77)
@@ -403,6 +405,42 @@ class ManifestContract(Contract):
         assert await world.repo.get_limits(USER, API) == []
         approved = await provisioner.plan(FULL)
         assert (await provisioner.apply(FULL, approved=approved.revision)).updated == 1
+
+    async def test_modes_are_applied_exported_and_compared(self, world: World) -> None:
+        repo, provisioner = world.repo, world.repo.provisioner("ci")
+        declared = declare(
+            resources={API: {"mode": "shadow", **rates(rpm=5)}, "images": {"mode": "deny"}},
+            entities={USER: {"mode": "bypass", "resources": {API: {"mode": "enforce"}}}},
+        )
+        assert (await provisioner.apply(declared)).created == 5
+        assert await repo.get_mode(API) == Switch(SwitchMode.SHADOW)
+        assert await repo.get_mode(entity_id=USER) == Switch(SwitchMode.BYPASS)
+        assert await repo.get_mode(API, USER) == Switch(SwitchMode.ENFORCE)
+        exported = await provisioner.export()
+        assert (await provisioner.plan(exported)).is_empty
+        await repo.set_mode(API, mode="deny", principal="eve")
+        (drift,) = await provisioner.diff(declared)
+        assert (drift.target.kind, drift.cause) == (TargetKind.MODE, DriftCause.BY_HAND)
+        assert drift.principal == "eve"
+        again = declare(resources={API: {"mode": "enforce", **rates(rpm=5)}})
+        result = await provisioner.apply(again)
+        assert (result.updated, result.deleted, result.unchanged) == (1, 3, 1)
+        assert await repo.get_mode(API) is None
+        assert await repo.get_mode(API, USER) is None
+        assert await repo.get_resource_defaults(API) == [Limit.per_minute("rpm", 5)]
+        assert (await provisioner.plan(again)).is_empty
+        assert await repo.list_resources_with_defaults() == [API]
+        assert await repo.list_resources_with_entity_configs() == []
+        newest = (await repo.get_audit_events(f"$RESOURCE:{API}"))[0]
+        assert (newest.action, newest.principal, newest.details["mode"]) == ("mode_set", "ci", None)
+
+    async def test_modes_that_no_manifest_names_stay(self, world: World) -> None:
+        provisioner = world.repo.provisioner()
+        await world.repo.set_mode(API, mode="deny")
+        await provisioner.apply(declare(resources={API: rates(rpm=5)}))
+        await provisioner.apply(declare())
+        assert await world.repo.get_mode(API) == Switch(SwitchMode.DENY)
+        assert await world.repo.get_resource_defaults(API) == []
 
     async def test_a_manifest_of_another_namespace_is_refused(self, world: World) -> None:
         with pytest.raises(ValidationError, match="is not the namespace 'default'"):

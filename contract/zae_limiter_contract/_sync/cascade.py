@@ -9,7 +9,7 @@ import pytest
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.limit import Limit
 from zae_limiter_contract._sync.base import Contract
-from zae_limiter_contract._sync.world import API, World
+from zae_limiter_contract._sync.world import API, World, require_usage_history
 
 KEY_LIMIT, TEAM_LIMIT = Limit.per_minute("rpm", 10), Limit.per_minute("rpm", 15)
 KEY, OTHER_KEY, TEAM, COMPANY = "key-1", "key-2", "team", "company"
@@ -32,6 +32,14 @@ class CascadeContract(Contract):
         family.take(KEY, rpm=4)
         family.take(OTHER_KEY, rpm=3)
         assert _levels(family) == (6, 7, 8)
+
+    def test_a_debt_of_a_child_is_used_once_in_totals(self, family: World) -> None:
+        require_usage_history(family.spec)
+        family.take(KEY, rpm=2)
+        with family.acquire(KEY, rpm=1) as lease:
+            lease.adjust(rpm=24)  # more than both hold
+        total = family.repo.get_usage_summary(resource=API, window_type="hourly")
+        assert total.total == {"rpm": 27}
 
     def test_a_rejecting_parent_leaves_the_child_untouched(self, family: World) -> None:
         family.take(KEY, rpm=10)

@@ -22,6 +22,8 @@ from zae_limiter_contract._sync.live_changes import LiveChangeContract
 from zae_limiter_contract._sync.llm_calls import LlmCallContract
 from zae_limiter_contract._sync.manifests import ManifestContract
 from zae_limiter_contract._sync.missing import MissingContract
+from zae_limiter_contract._sync.modes import ModeContract
+from zae_limiter_contract._sync.money_usage import MoneyUsageContract
 from zae_limiter_contract._sync.namespaces import NamespaceContract
 from zae_limiter_contract._sync.observing import HookContract, ShadowContract
 from zae_limiter_contract._sync.outage import OutageContract
@@ -29,8 +31,10 @@ from zae_limiter_contract._sync.overrides import OverrideContract
 from zae_limiter_contract._sync.parents import ParentContract
 from zae_limiter_contract._sync.pausing import PauseContract, PausedLineContract
 from zae_limiter_contract._sync.precedence import PrecedenceContract
+from zae_limiter_contract._sync.priced_calls import PricedCallContract
 from zae_limiter_contract._sync.processes import ProcessContract
 from zae_limiter_contract._sync.purges import PurgeContract
+from zae_limiter_contract._sync.quotas import QuotaContract
 from zae_limiter_contract._sync.rates import RateContract
 from zae_limiter_contract._sync.reach import ReachContract
 from zae_limiter_contract._sync.rejections import RejectionContract
@@ -38,8 +42,13 @@ from zae_limiter_contract._sync.remaining import RemainingContract
 from zae_limiter_contract._sync.retry_after import RetryAfterContract
 from zae_limiter_contract._sync.rollback import RollbackContract
 from zae_limiter_contract._sync.settling import SettlingContract
+from zae_limiter_contract._sync.several_resources import (
+    SeveralCallersContract,
+    SeveralResourcesContract,
+)
 from zae_limiter_contract._sync.skew import SkewContract
 from zae_limiter_contract._sync.slots import SlotContract
+from zae_limiter_contract._sync.thresholds import ThresholdCallerContract, ThresholdContract
 from zae_limiter_contract._sync.usage import UsageContract
 from zae_limiter_contract._sync.usage_queries import UsageQueryContract
 from zae_limiter_contract._sync.validation import ValidationContract
@@ -55,7 +64,9 @@ class CallerContract(
     InterruptedChangeContract,
     OutageContract,
     ProcessContract,
+    SeveralCallersContract,
     SlotContract,
+    ThresholdCallerContract,
 ):
     """Concurrent and interrupted callers, and outages: tasks and threads differ here."""
 
@@ -65,8 +76,10 @@ class CostContract(
     CascadeLeaseContract,
     LeaseContract,
     LlmCallContract,
+    PricedCallContract,
     RollbackContract,
     SettlingContract,
+    SeveralResourcesContract,
 ):
     """The cost of a lease in the end, for all buckets that it charges."""
 
@@ -79,13 +92,16 @@ class ArithmeticContract(
     HookContract,
     IdleContract,
     LiveChangeContract,
+    ModeContract,
     OverrideContract,
     PauseContract,
+    QuotaContract,
     RateContract,
     RemainingContract,
     RetryAfterContract,
     ShadowContract,
     SkewContract,
+    ThresholdContract,
 ):
     """The arithmetic of limits for one caller, to the millitoken and the millisecond."""
 
@@ -102,6 +118,7 @@ class RecordContract(
     LifecycleContract,
     ManifestContract,
     MissingContract,
+    MoneyUsageContract,
     NamespaceContract,
     ParentContract,
     PrecedenceContract,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 # Imported here, since a suspended generator may end its block when imports are no longer possible.
 from zae_limiter.admission.account import LeaseAccount
@@ -21,9 +21,11 @@ from zae_limiter.models.limit import check_amounts
 
 if TYPE_CHECKING:
     from zae_limiter._async.acquire import AcquireCall
+    from zae_limiter._async.holds import HeldQuotas
     from zae_limiter._async.slots import HeldSlots
-    from zae_limiter.admission.account import Booking
+    from zae_limiter.admission.account import Booking, HoldsOfGrants
     from zae_limiter.hooks import AcquireWatch
+    from zae_limiter.models.limit import Amount
     from zae_limiter.models.status import HeaderStyle, LimitStatus
 
 
@@ -36,6 +38,10 @@ class Lease:
 
     A lease may be uncharged: in an outage whose policy is ``allow``, and in shadow mode if the call
     would have been rejected. Then ``consumed`` is empty, and only ``consume`` calls the store.
+
+    The lease of an acquire with ``also=`` covers several resources. ``statuses``, ``headers`` and
+    ``lost`` are about all of them, everything else is about the first; ``resource`` returns the
+    lease of another one.
     """
 
     __slots__ = (
@@ -46,6 +52,7 @@ class Lease:
         "_grant",
         "_lock",
         "_open",
+        "_quotas",
         "_slots",
         "_watch",
     )
@@ -67,6 +74,7 @@ class Lease:
         self._ended: Receipt[None] | None = None
         self._lock = threading.Lock()
         self._slots: list[HeldSlots] | None = None
+        self._quotas: list[HeldQuotas] | None = None
 
     def __repr__(self) -> str:
         call, ended = self._call, "" if self._open else ", ended"
@@ -76,10 +84,14 @@ class Lease:
         )
 
     @property
-    def consumed(self) -> dict[str, int]:
-        """Return the cost of the block if it succeeds, by limit, adjustments included."""
+    def consumed(self) -> dict[str, Any]:
+        """Return the cost of the block if it succeeds, by limit, adjustments included.
+
+        Amounts are whole tokens; those of a budget are Decimal, in currency units.
+        """
         with self._lock:
-            return self._booked().cost()
+            account = self._booked()
+        return account.shown(account.cost())
 
     @property
     def lost(self) -> bool:
@@ -92,8 +104,40 @@ class Lease:
 
     @property
     def shadowed(self) -> bool:
-        """Whether shadow mode let the acquire or a ``consume`` through that did not fit."""
-        return self._watch is not None and self._watch.would_reject is not None
+        """Whether shadow mode let the acquire or a ``consume`` through that did not fit.
+
+        That is the mode of the call or limiter, or that of a bucket.
+        """
+        if self._watch is not None and self._watch.would_reject is not None:
+            return True
+        with self._lock:
+            charges = self._booked().charges
+        return True in [held.grant.would_reject for held in charges]
+
+    def resource(self, resource: str | tuple[str, str]) -> Lease:
+        """Return the lease of one resource of an acquire with ``also=``.
+
+        A resource of another entity is named by a pair ``(entity_id, resource)``. The lease ends
+        with the block of the acquire. That of the first resource is this lease itself.
+        """
+        from zae_limiter.admission.several import named_bucket  # few programs need it
+
+        leases = {each._bucket(): each for each in self._leases()}  # noqa: SLF001 - parts of this
+        bucket = named_bucket(self._call.entity_id, resource, "resource")
+        if bucket not in leases:
+            held = ", ".join(
+                [repr(name if of == self._call.entity_id else (of, name)) for of, name in leases]
+            )
+            reason = f"is not a resource of this lease; its resources are {held}"
+            raise ValidationError("resource", resource, reason)
+        return leases[bucket]
+
+    def _bucket(self) -> tuple[str, str]:
+        return self._call.entity_id, self._call.resource
+
+    def _leases(self) -> tuple[Lease, ...]:
+        """Return the leases of all resources, the first one first."""
+        return (self,)
 
     @property
     def statuses(self) -> tuple[LimitStatus, ...]:
@@ -106,6 +150,10 @@ class Lease:
         If shadow mode let the acquire through, these are the statuses of the rejection. The result
         is empty if the lease is uncharged for another reason.
         """
+        return self._own_statuses()
+
+    def _own_statuses(self) -> tuple[LimitStatus, ...]:
+        """Return the statuses of the resource of this lease alone."""
         with self._lock:
             account = self._booked()
         if account.charges:
@@ -113,16 +161,14 @@ class Lease:
         return (self._watch.would_reject or ()) if self._watch is not None else ()
 
     @property
-    def remaining(self) -> dict[str, int]:
+    def remaining(self) -> dict[str, Any]:
         """Return the remaining whole tokens of each limit, negative in debt; see ``statuses``.
 
         If the entity cascades, this is the smaller number of the entity and its parent.
         """
-        left: dict[str, int] = {}
-        for status in self.statuses:
-            name, available = status.limit_name, status.available
-            left[name] = min(available, left.get(name, available))
-        return left
+        from zae_limiter.models.status import least_available  # few programs need it
+
+        return least_available(self._own_statuses())
 
     def headers(self, style: HeaderStyle = "ietf") -> dict[str, str]:
         """Return HTTP headers with the remaining tokens: ``RateLimit`` and ``RateLimit-Policy``.
@@ -136,7 +182,7 @@ class Lease:
         now_ms = self._call.charging.clock() if statuses else 0
         return rate_limit_headers(statuses, style, now_ms=now_ms)
 
-    async def adjust(self, amounts: Mapping[str, int] | None = None, /, **named: int) -> None:
+    async def adjust(self, amounts: Mapping[str, Amount] | None = None, /, **named: Amount) -> None:
         """Add to the cost of the block, or subtract from it. It is written when the block ends.
 
         A mapping may replace the keywords: ``adjust({"gpt-4.tokens": 5})``.
@@ -147,9 +193,11 @@ class Lease:
         with self._lock:
             account = self._open_account("adjust", checked)
             if account is not None:
-                self._account = account.adjusted(checked)
+                self._account = account.adjusted(account.units("adjust", checked))
 
-    async def consume(self, amounts: Mapping[str, int] | None = None, /, **named: int) -> None:
+    async def consume(
+        self, amounts: Mapping[str, Amount] | None = None, /, **named: Amount
+    ) -> None:
         """Take more tokens now; raise RateLimitExceeded as acquire does."""
         checked = self._check("consume", amounts, named)
         receipt: Receipt[ChargeOutcome] = Receipt()
@@ -160,8 +208,10 @@ class Lease:
                 if not self._open:  # the block ended meanwhile, and has settled without this charge
                     raise LeaseExpiredError("consume")
                 self._account = self._booked().charged(grant, grant.tokens(checked))
-            if grant.holds:
+            if grant.holds or grant.quota_holds:
                 self._hold(grant)
+            if watch is not None and grant.would_reject:
+                watch.overdrawn(checked, self.statuses, began_s=began_s)
         except RateLimitExceeded as rejected:
             if watch is None or not watch.rejected(checked, rejected, began_s=began_s):
                 raise
@@ -176,7 +226,9 @@ class Lease:
                 await self._call.give_back(receipt, checked)
             raise
 
-    async def release(self, amounts: Mapping[str, int] | None = None, /, **named: int) -> None:
+    async def release(
+        self, amounts: Mapping[str, Amount] | None = None, /, **named: Amount
+    ) -> None:
         """Give tokens of this lease back now, the last ones taken first."""
         checked = self._check("release", amounts, named)
         receipt: Receipt[None] = Receipt()
@@ -186,17 +238,22 @@ class Lease:
                 account = self._open_account("release", checked)
                 if account is None:
                     return
-                booking = account.released(checked)
+                booking = account.released(account.units("release", checked))
                 # Booked before it is written, so that a second release does not find these tokens.
                 self._account = booking.after
-            await self._call.settle(booking.settlements(), receipt)
+            await self._write(booking, receipt)
         except BaseException as error:
             self._undo(booking, receipt)
             if not self._is_ignored(error):
                 raise
 
     async def settle(
-        self, amounts: Mapping[str, int] | None = None, /, *, now: bool = False, **named: int
+        self,
+        amounts: Mapping[str, Amount] | None = None,
+        /,
+        *,
+        now: bool = False,
+        **named: Amount,
     ) -> None:
         """Set the cost of the block so far, in absolute amounts: ``settle(tpm=812)``.
 
@@ -215,12 +272,12 @@ class Lease:
                 account = self._open_account("settle", checked)
                 if account is None:
                     return
-                self._account = settled = account.settled(checked)
+                self._account = settled = account.settled(account.units("settle", checked))
                 if not now:
                     return
                 booking = settled.written_out(checked)
                 self._account = booking.after
-            await self._call.settle(booking.settlements(), receipt)
+            await self._write(booking, receipt)
         except BaseException as error:
             self._undo(booking, receipt)  # this undoes the write; the settled cost stays noted
             if not self._is_ignored(error):
@@ -233,20 +290,37 @@ class Lease:
         """
         with self._lock:
             self._open = False
-            if self._account is None and self._slots is None and not failed:
+            if self._account is None and not failed and not (self._slots or self._quotas):
                 return
-            account = self._booked()
             ended = self._ended = self._ended or Receipt()
         if ended.is_committed:
             return
-        changes = self._due_at_end(account, failed)
-        settlements = account.settlements(account.shares(changes)) if changes else ()
-        if self._slots is not None:
-            settlements = await self._with_slots(self._slots, settlements)
+        settlements = await self._settlements_at_end(failed)
         if settlements:
             await self._call.settle_quietly(settlements, ended)
         if self._slots is not None:
             self._wake_slot_waiters()
+
+    def _close(self, ended: Receipt[None]) -> None:
+        """Close the lease of a further resource, whose end the receipt of the whole lease notes."""
+        with self._lock:
+            self._open = False
+            self._ended = ended
+
+    async def _settlements_at_end(self, failed: bool) -> tuple[Settlement, ...]:
+        """Return the debts and credits of the end of the block, with the slots to be given back."""
+        with self._lock:
+            account = self._booked()
+        changes = self._due_at_end(account, failed)
+        shares = account.shares(changes) if changes else []
+        settlements: tuple[Settlement, ...] = ()
+        if self._quotas is not None:
+            settlements = account.settlements_at_end(shares, await self._end_quotas(self._quotas))
+        elif shares:
+            settlements = account.settlements(shares)
+        if self._slots is not None:
+            settlements = await self._with_slots(self._slots, settlements)
+        return settlements
 
     async def _return_slots(self) -> None:
         """Give the slots back before the block ends, since the call in flight is over."""
@@ -266,10 +340,38 @@ class Lease:
 
     def _hold(self, grant: Grant) -> None:
         """Hold the slots of a grant until the block ends."""
+        if grant.quota_holds:
+            kept = self._call.charging.holds.keep(grant)
+            self._quotas = [*(self._quotas or ()), kept]
+        if not grant.holds:
+            return
         held = self._call.charging.slots.keep(grant)
         if self._watch is not None:
             held.on_lost = self._watch.lost
         self._slots = [*(self._slots or ()), held]
+
+    async def _end_quotas(self, quotas: list[HeldQuotas]) -> HoldsOfGrants:
+        """Stop renewing the holds of quotas, and return them by the grant that they belong to."""
+        keeper = self._call.charging.holds
+        return {id(held.grant): await keeper.end(held) for held in quotas}
+
+    async def _write(self, booking: Booking, receipt: Receipt[None]) -> None:
+        """Write a booking in the middle of the block; holds follow the written amounts."""
+        quotas = self._quotas
+        if quotas is None:
+            await self._call.settle(booking.settlements(), receipt)
+            return
+        before = await self._end_quotas(quotas)
+        settlements = booking.settlements(before)
+        for held in quotas:
+            held.change(settlements)
+        try:
+            await self._call.settle(settlements, receipt)
+        finally:
+            for held in quotas:
+                if not receipt.is_committed:
+                    held.restore(before[id(held.grant)])
+                self._call.charging.holds.go_on(held)
 
     async def _with_slots(
         self, slots: list[HeldSlots], settlements: tuple[Settlement, ...]
@@ -292,10 +394,10 @@ class Lease:
         if account.charges:
             changes = self._due_at_end(account, failed)
             written = {name: amount for name, amount in changes.items() if amount}
-            cost = account.changed_by(account.shares(written)).written()
+            cost = account.shown(account.changed_by(account.shares(written)).written())
             committed = self._ended is not None and self._ended.is_committed
-            lost = bool(written) and not committed
-            self._watch.settled(cost, written, failed=failed, lost=lost)
+            lost = (bool(written) or self._quotas is not None) and not committed
+            self._watch.settled(cost, account.shown(written), failed=failed, lost=lost)
 
     def _is_ignored(self, error: BaseException) -> bool:
         """Tell whether an error is an outage in shadow mode, in which outages are not raised."""
@@ -350,14 +452,14 @@ class Lease:
     def _check(
         self,
         operation: str,
-        amounts: Mapping[str, int] | None,
-        named: dict[str, int],
+        amounts: Mapping[str, Amount] | None,
+        named: Mapping[str, Amount],
         *,
         signed: bool = False,
-    ) -> dict[str, int]:
+    ) -> dict[str, Any]:
         if not self._open:
             raise LeaseExpiredError(operation)
-        checked = check_amounts(named, operation, signed=signed)
+        checked = check_amounts(dict(named), operation, signed=signed)
         if amounts is None:
             return checked
         mapped = check_amounts(amounts, operation, signed=signed)

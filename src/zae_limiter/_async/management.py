@@ -80,6 +80,9 @@ class Management:
         Repository.list_resources_with_entity_configs
     )
     resolve_limits = _of_repository(Repository.resolve_limits)
+    set_mode = _of_repository(Repository.set_mode)
+    get_mode = _of_repository(Repository.get_mode)
+    resolve_mode = _of_repository(Repository.resolve_mode)
     pause = _of_repository(Repository.pause)
     get_resource_capacity = _of_repository(Repository.get_resource_capacity)
     get_audit_events = _of_repository(Repository.get_audit_events)

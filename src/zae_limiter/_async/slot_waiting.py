@@ -21,8 +21,9 @@ from zae_limiter.admission.reservation import longest_pause_s
 from zae_limiter.admission.resolution import Scope
 from zae_limiter.admission.slots import RETRY_S
 from zae_limiter.concurrency.waiter import ALineWaiter
-from zae_limiter.concurrency.waiting_line import Sleeper, WaitingLines
 from zae_limiter.models.status import LimitStatus
+from zae_limiter.waiting.line import Sleeper
+from zae_limiter.waiting.lines import WaitingLines
 
 # The time between two looks. It is short at first, for calls that end soon, and then becomes
 # longer, since each look is a read.
@@ -95,25 +96,16 @@ class SlotWaiting(WaitingCharge):
 
     def _pause_s(self, listed: Sequence[LimitStatus], pause_s: float) -> float:
         """Return the seconds to wait; raise if the tokens or slots will not be there in time."""
-        left_s, shortest_s, paused_s = self._time.left_s(), 0.0, longest_pause_s(listed)
-        for status in listed:
-            if status.exceeded:
-                wait_s = status.retry_after_seconds
-                if status.limit.is_concurrent and wait_s < inf:  # a call may end at any moment
-                    at_most_s = min(left_s, pause_s * random.uniform(*SPREAD))
-                    wait_s = status.paused_seconds or at_most_s
-                if left_s <= 0 or wait_s > left_s:
-                    raise self._rejected(listed)
-                shortest_s = max(shortest_s, wait_s)
-        if paused_s:  # the pause may be lifted
-            shortest_s = min(shortest_s, PAUSE_LOOK_S)
-        return min(left_s, shortest_s)
+        seconds = seconds_to_wait(listed, self._time.left_s(), pause_s)
+        if seconds is None:
+            raise self._rejected(listed)
+        return seconds
 
     async def _look_at_all(self) -> Rejection:
         """Read all buckets and compare them with the charge, without making it."""
         charging = self._charging
         scope, now_ms = await charging.scope(self._call, charging.clock())
-        images, charges = await charging.images(scope), scope.charges(self._amounts)
+        images, charges = await charging.images(scope), scope.charges(self._amounts, now_ms)
         return Rejection(
             tuple(
                 [
@@ -125,6 +117,26 @@ class SlotWaiting(WaitingCharge):
                 ]
             )
         )
+
+
+def seconds_to_wait(listed: Sequence[LimitStatus], left_s: float, look_s: float) -> float | None:
+    """Return the seconds to wait; None if the tokens or slots will not be there in time.
+
+    ``left_s`` are the seconds until the deadline, ``look_s`` the time between two looks for slots.
+    """
+    longest_s, paused_s = 0.0, longest_pause_s(listed)
+    for status in listed:
+        if status.exceeded:
+            wait_s = status.retry_after_seconds
+            if status.limit.is_concurrent and wait_s < inf:  # a call may end at any moment
+                at_most_s = min(left_s, look_s * random.uniform(*SPREAD))
+                wait_s = status.paused_seconds or at_most_s
+            if left_s <= 0 or wait_s > left_s:
+                return None
+            longest_s = max(longest_s, wait_s)
+    if paused_s:  # the pause may be lifted
+        longest_s = min(longest_s, PAUSE_LOOK_S)
+    return min(left_s, longest_s)
 
 
 def _behind_others(status: LimitStatus) -> LimitStatus:

@@ -26,6 +26,7 @@ from zae_limiter.admission.request import (
     StaleLimits,
 )
 from zae_limiter.admission.resolution import Scope
+from zae_limiter.admission.switches import denial
 from zae_limiter.clock import Deadline
 from zae_limiter.concurrency.receipt import Receipt
 from zae_limiter.exceptions import RateLimiterUnavailable, RateLimitExceeded
@@ -33,6 +34,7 @@ from zae_limiter.models.config import OnUnavailable
 from zae_limiter.models.limit import Limit
 
 if TYPE_CHECKING:
+    from zae_limiter.admission.thresholds import Crossing
     from zae_limiter.hooks import Observer
     from zae_limiter.quiet_logging import QuietLogger
 
@@ -97,19 +99,31 @@ class AcquireCall:
         deadline = None if timeout_s is None else Deadline(timeout_s)
         try:
             scope, now_ms = charging.scope(self, clock(), deadline)
-            charges = scope.charges(amounts, "consume", is_acquire)
-            request = ChargeRequest(charges, clock, now_ms, deadline, is_acquire, self.speculative)
-            outcome = charging.buckets.charge(charging.namespace_id, request, receipt)
+            charges = scope.charges(amounts, now_ms, "consume", is_acquire)
+            request = ChargeRequest(
+                charges,
+                clock,
+                now_ms,
+                deadline,
+                is_acquire,
+                self.speculative,
+                on_threshold=self.raise_threshold if scope.has_quotas else None,
+            )
+            denied = None if scope.switches is None else denial(charges, now_ms)
+            outcome = denied or charging.buckets.charge(charging.namespace_id, request, receipt)
             if type(outcome) is StaleLimits:
                 fresh = Fresh(outcome.version, now_ms)
                 scope, now_ms = charging.scope(self, clock(), deadline, fresh)
+                charges = scope.charges(amounts, now_ms, "consume", is_acquire)
                 request = replace(
                     request,
-                    charges=scope.charges(amounts, "consume", is_acquire),
+                    charges=charges,
                     now_ms=now_ms,
                     refreshed=True,
+                    on_threshold=self.raise_threshold if scope.has_quotas else None,
                 )
-                outcome = charging.buckets.charge(charging.namespace_id, request, receipt)
+                denied = None if scope.switches is None else denial(charges, now_ms)
+                outcome = denied or charging.buckets.charge(charging.namespace_id, request, receipt)
         except RateLimiterUnavailable as error:
             breaker.failed(error)
             raise
@@ -127,7 +141,15 @@ class AcquireCall:
         """Write debts and credits; the receipt tells whether they are committed."""
         if settlements:
             charging = self.charging
-            charging.buckets.settle(charging.namespace_id, settlements, charging.clock, receipt)
+            charging.buckets.settle(
+                charging.namespace_id, settlements, charging.clock, receipt, self.raise_threshold
+            )
+
+    def raise_threshold(self, crossing: Crossing) -> None:
+        """Log a threshold that the store has marked because of this call, and tell the hooks."""
+        from zae_limiter.hooks import raise_threshold  # few calls cross a threshold
+
+        raise_threshold(self.observer, crossing)
 
     def settle_quietly(self, settlements: tuple[Settlement, ...], receipt: Receipt[None]) -> None:
         """Settle, and log and count an error, since no caller could handle it."""
@@ -149,8 +171,7 @@ class AcquireCall:
         """Refund a committed charge whose caller was stopped before it got the answer."""
         grant = receipt.outcome
         if type(grant) is Grant:
-            refund = {name: -amount for name, amount in amounts.items()}
-            self.settle_quietly(grant.settlements(refund, grant.holds), Receipt())
+            self.settle_quietly(grant.refund(amounts), Receipt())
 
     def admits_in_outage(self, error: RateLimiterUnavailable) -> bool:
         """Tell whether the outage policy lets the call through; name the call in the error."""
@@ -182,7 +203,7 @@ def logged(call: AcquireCall, rejected: RateLimitExceeded) -> RateLimitExceeded:
     logger = _logger()
     if logger.isEnabledFor(_DEBUG) and (worst := rejected.primary_violation) is not None:
         logger.debug(
-            "%r on %r was rejected: %s of %r has %d of %d requested; retry after %.3f s",
+            "%r on %r was rejected: %s of %r has %s of %s requested; retry after %.3f s",
             call.entity_id,
             call.resource,
             worst.limit_name,
@@ -222,7 +243,7 @@ class Acquire:
         try:
             grant = call.charge(self._consume, receipt)
             self._lease = SyncLease(call, grant, self._consume)
-            if grant.holds:
+            if grant.holds or grant.quota_holds:
                 self._lease._hold(grant)  # noqa: SLF001 - for us alone
             return self._lease
         except RateLimiterUnavailable as error:
@@ -259,11 +280,13 @@ class Acquire:
         try:
             grant = call.charge(consume, receipt)
             lease = self._lease = SyncLease(call, grant, consume, watch)
-            if grant.holds:
+            if grant.holds or grant.quota_holds:
                 lease._hold(grant)  # noqa: SLF001 - for us alone
             if observer.has_hooks:
                 watch.waited_s = call.waited_s
                 watch.acquired(consume, lease.statuses, cascade=len(grant.charges) > 1)
+            if grant.would_reject:
+                watch.overdrawn(consume, lease.statuses)
         except RateLimitExceeded as rejected:
             watch.waited_s = call.waited_s
             if not watch.rejected(consume, rejected):

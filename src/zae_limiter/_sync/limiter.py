@@ -22,9 +22,14 @@ from zae_limiter.naming import DEFAULT_RESOURCE, check_bucket_names, check_entit
 
 if TYPE_CHECKING:
     from zae_limiter.hooks import Observer
+    from zae_limiter.models.limit import Amount
     from zae_limiter.models.stack import StackOptions
     from zae_limiter.models.status import Availability, LimitStatus
     from zae_limiter.settings import ParallelMode, Provision
+
+    # A key is a resource, or a pair of entity and resource. The type of keys is invariant, so that
+    # a checker would refuse a mapping with keys of both kinds.
+    FurtherResources = Mapping[Any, Mapping[str, Amount]]
 
 
 class SyncRateLimiter(Management):
@@ -103,7 +108,7 @@ class SyncRateLimiter(Management):
         self,
         entity_id: str,
         resource: str,
-        consume: Mapping[str, int] | Mapping[LimitName, int],
+        consume: Mapping[str, Amount] | Mapping[str, int] | Mapping[LimitName, int],
         limits: Iterable[Limit] | None = None,
         use_stored_limits: bool = False,
         on_unavailable: OutagePolicy | None = None,
@@ -112,6 +117,7 @@ class SyncRateLimiter(Management):
         on_error: OnError = "refund",
         mode: Mode | None = None,
         cascade: bool | None = None,
+        also: FurtherResources | None = None,
     ) -> Acquire:
         """Take tokens from every limit named in ``consume``, or from none.
 
@@ -128,6 +134,12 @@ class SyncRateLimiter(Management):
 
         With ``timeout``, the call waits up to that many seconds for capacity, in the order of
         arrival. It is rejected at once if the capacity will not be there by then.
+
+        ``also={"all-models": {"usd": "0.0125"}}`` takes from up to three further resources in the
+        same call, from all or from none; ``lease.resource("all-models")`` settles their costs. A
+        pair ``(entity_id, resource)`` names a resource of another entity. ``limits`` are those of
+        the first resource. With ``timeout``, such a call reserves nothing: it asks again when all
+        resources can hold its amounts.
         """
         if type(consume) is not dict and isinstance(limits, Mapping):
             _deprecated("acquire(entity, resource, limits, consume): consume comes first")
@@ -158,6 +170,10 @@ class SyncRateLimiter(Management):
             policy,
             observer,
         )
+        if also is not None:
+            from zae_limiter._sync.several import acquire_several  # most calls have one resource
+
+            return acquire_several(call, amounts, also)
         return Acquire(call, amounts)
 
     def _observer_in(self, mode: Mode) -> Observer | None:
@@ -177,16 +193,19 @@ class SyncRateLimiter(Management):
         resource: str,
         limits: Iterable[Limit] | None = None,
         use_stored_limits: bool | None = None,
-    ) -> dict[str, int]:
+    ) -> dict[str, Any]:
         """Return the whole tokens that an acquire could take now; negative while in debt.
 
-        The number is 0 while the bucket is paused. If the entity cascades and its parent has the
-        same limit, it is the smaller level of both.
+        The amounts of budgets are Decimal, in currency units.
+
+        The number is 0 while the bucket is paused or denied. If the entity cascades and its parent
+        has the same limit, it is the smaller level of both.
         """
-        levels: dict[str, int] = {}
+        levels: dict[str, Any] = {}
         stored = _prefers_stored("available", use_stored_limits)
         for status in self._statuses(entity_id, resource, {}, limits, stored):
-            available = min(0, status.available) if status.paused_seconds else status.available
+            is_stopped = status.paused_seconds or status.mode == "deny"
+            available = min(0, status.available) if is_stopped else status.available
             lowest = levels.get(status.limit_name, available)
             levels[status.limit_name] = min(lowest, available)
         return levels
@@ -195,26 +214,32 @@ class SyncRateLimiter(Management):
         self,
         entity_id: str,
         resource: str,
-        needed: Mapping[str, int] | None = None,
+        needed: Mapping[str, Amount] | Mapping[str, int] | None = None,
         limits: Iterable[Limit] | None = None,
         use_stored_limits: bool | None = None,
+        *,
+        also: FurtherResources | None = None,
     ) -> Availability:
-        """Return whether an acquire of ``needed`` would succeed now, without taking tokens."""
+        """Return whether an acquire of ``needed`` would succeed now, without taking tokens.
+
+        ``also`` are further resources, as in ``acquire``.
+        """
         stored = _prefers_stored("check_availability", use_stored_limits)
-        return self._availability(entity_id, resource, needed, limits, stored)
+        return self._availability(entity_id, resource, needed, limits, stored, also)
 
     def _availability(
         self,
         entity_id: str,
         resource: str,
-        needed: Mapping[str, int] | None,
+        needed: Mapping[str, Amount] | Mapping[str, int] | None,
         limits: Iterable[Limit] | None,
         prefer_stored: bool,
+        also: FurtherResources | None = None,
     ) -> Availability:
         from zae_limiter.models.status import Availability  # few programs need it
 
         amounts = check_amounts({} if needed is None else needed, "needed")
-        statuses_now = self._statuses(entity_id, resource, amounts, limits, prefer_stored)
+        statuses_now = self._statuses(entity_id, resource, amounts, limits, prefer_stored, also)
         return Availability(
             not any(status.exceeded for status in statuses_now),
             tuple(statuses_now),
@@ -225,7 +250,7 @@ class SyncRateLimiter(Management):
         self,
         entity_id: str,
         resource: str,
-        needed: Mapping[str, int],
+        needed: Mapping[str, Amount] | Mapping[str, int],
         limits: Iterable[Limit] | None = None,
         use_stored_limits: bool | None = None,
     ) -> float:
@@ -265,6 +290,7 @@ class SyncRateLimiter(Management):
         needed: dict[str, int],
         limits: Iterable[Limit] | None,
         prefer_stored: bool,
+        also: FurtherResources | None = None,
     ) -> list[LimitStatus]:
         from zae_limiter.admission.charge import statuses, under_limits
 
@@ -276,6 +302,10 @@ class SyncRateLimiter(Management):
             open_repository=self._opened,
             prefer_stored=prefer_stored,
         )
+        if also is not None:
+            from zae_limiter._sync.several import statuses_of_several
+
+            return statuses_of_several(call, needed, also)
         scope = call.scope()
         charging = call.charging
         images = charging.images(scope)
@@ -283,7 +313,8 @@ class SyncRateLimiter(Management):
             version = max(image.config_version for image in images if image is not None)
             scope = call.scope(Fresh(version, charging.clock()))
             images = charging.images(scope)
-        charges, now_ms = scope.charges(needed, "needed"), charging.clock()
+        now_ms = charging.clock()
+        charges = scope.charges(needed, now_ms, "needed")
         return [
             status
             for charge, image in zip(charges, images, strict=True)

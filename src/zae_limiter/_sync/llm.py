@@ -7,11 +7,12 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from zae_limiter._sync.acquire import Acquire
 from zae_limiter._sync.lease import SyncLease
 from zae_limiter._sync.limiter import SyncRateLimiter
+from zae_limiter._sync.llm_budget import found_budget
 from zae_limiter._sync.llm_feedback import ProviderPause, paused_entity
 from zae_limiter.concurrency.calls import LastCalls, caller_id, close_quietly
 from zae_limiter.concurrency.shield import shield
@@ -26,8 +27,13 @@ from zae_limiter.llm.estimates import (
 )
 from zae_limiter.llm.feedback import RequestCount, count_into
 from zae_limiter.llm.inputs import CountTokens
+from zae_limiter.llm.priced_calls import check_budget, check_budget_resource, price_of
 from zae_limiter.llm.records import CallRecord, StreamRecord
 from zae_limiter.llm.usage import DEFAULT_METER, Meter, Usage
+
+if TYPE_CHECKING:
+    from zae_limiter.llm.prices import ModelPrice, Prices
+    from zae_limiter.models.limit import Amount
 
 Observer = Callable[[str, Usage], None]
 
@@ -53,6 +59,9 @@ class SyncLlmReservation:
         count: CountTokens | None = None,
         charge_refused: bool = True,
         pause: bool | str = True,
+        prices: Prices | ModelPrice | None = None,
+        budget: str | None = None,
+        budget_resource: str | None = None,
         **options: Any,
     ) -> None:
         estimator = MaxTokens(count=count or count_tokens) if estimate is None else estimate
@@ -62,18 +71,31 @@ class SyncLlmReservation:
             count=count,
             charge_refused=charge_refused,
             most_output=output_cap(request),
+            price=None if prices is None else price_of(prices, request, resource),
+        )
+        self._budget = check_budget(budget, self._call_record)
+        self._call_record.budget_resource = check_budget_resource(
+            budget_resource, resource, self._call_record
         )
         self._observe: Observer | None = getattr(estimator, "observe", None)
         self._resource = resource
         self._pause = ProviderPause(limiter, paused_entity(pause, entity_id), resource)
-        amounts = self._call_record.amounts(self._call_record.estimate.usage)
-        # If the call ends before it is settled, the estimate stays charged.
-        self._acquire = limiter.acquire(entity_id, resource, amounts, on_error="keep", **options)
+        amounts = self._call_record.tokens(self._call_record.estimate.usage)
+        # "keep": if the call ends before it is settled, the estimate stays charged.
+        self._options = {"on_error": "keep", **options}
+        self._limiter, self._entity_id = limiter, entity_id
+        self._acquire = self._begin(amounts)  # it checks the arguments at once
         self._settler: _Settler | None = None
         self._call: weakref.ref[SyncLlmCall] | None = None
         self._outer: RequestCount | None = None
 
     def __enter__(self) -> SyncLlmCall:
+        record = self._call_record
+        if record.price is not None:
+            record.budget = found_budget(
+                self._acquire, record.price, self._budget, record.budget_resource
+            )
+            self._acquire = self._priced_acquire(record)
         lease = self._acquire.__enter__()
         self._settler = _Settler(
             self._acquire, lease, self._call_record, self._resource, self._observe, self._pause
@@ -82,6 +104,20 @@ class SyncLlmReservation:
         self._call = weakref.ref(call)
         self._outer = count_into(self._call_record.sent)
         return call
+
+    def _priced_acquire(self, record: CallRecord) -> Acquire:
+        """Return the acquire of the tokens and of the money that the estimate costs."""
+        usage = record.estimated_usage()
+        where = record.budget_resource
+        if where is None:
+            return self._begin(record.amounts(usage))
+        also = dict(self._options.get("also") or {})
+        also[where] = {**also.get(where, {}), **record.money(usage)}
+        return self._begin(record.tokens(usage), also=also)
+
+    def _begin(self, amounts: Mapping[str, Amount], **more: Any) -> Acquire:
+        options = {**self._options, **more}
+        return self._limiter.acquire(self._entity_id, self._resource, amounts, **options)
 
     def __exit__(
         self,
@@ -190,15 +226,24 @@ class _Settler:
         if not holds_slots:
             self.lease._return_slots()  # noqa: SLF001 - for us alone
         try:
-            self.lease.settle(self.record.amounts(self.record.usage()), now=True)
+            self._settle_costs(self.record.usage(), now=True)
         except (RateLimiterUnavailable, LeaseExpiredError):
             return  # the end of the stream writes the cost, or has just done so
         self._pause_once()
 
+    def _settle_costs(self, usage: Usage, *, now: bool = False) -> None:
+        """Note the true cost, in money on the resource that has the budget."""
+        record, where = self.record, self.record.budget_resource
+        if where is None:
+            self.lease.settle(record.amounts(usage), now=now)
+            return
+        self.lease.settle(record.tokens(usage), now=now)
+        self.lease.resource(where).settle(record.money(usage), now=now)
+
     def _settle(self) -> None:
         usage = self.record.usage()
         try:
-            self.lease.settle(self.record.amounts(usage))
+            self._settle_costs(usage)
         finally:
             self._acquire.__exit__(self._failed_with, None, None)
         self.is_settled = True

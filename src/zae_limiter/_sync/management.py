@@ -84,6 +84,9 @@ class Management:
         SyncRepository.list_resources_with_entity_configs
     )
     resolve_limits = _of_repository(SyncRepository.resolve_limits)
+    set_mode = _of_repository(SyncRepository.set_mode)
+    get_mode = _of_repository(SyncRepository.get_mode)
+    resolve_mode = _of_repository(SyncRepository.resolve_mode)
     pause = _of_repository(SyncRepository.pause)
     get_resource_capacity = _of_repository(SyncRepository.get_resource_capacity)
     get_audit_events = _of_repository(SyncRepository.get_audit_events)

@@ -19,9 +19,10 @@ if TYPE_CHECKING:
         RenewalOutcome,
         Settlement,
     )
+    from zae_limiter.admission.thresholds import OnThreshold
     from zae_limiter.clock import Clock, Deadline
     from zae_limiter.concurrency.receipt import Receipt
-    from zae_limiter.models.audit import AuditEvent
+    from zae_limiter.models.audit import AuditAction, AuditedChange, AuditEvent
     from zae_limiter.models.backend import BackendCapabilities, StoreStats
     from zae_limiter.models.batch import ConfigBatch, Guard
     from zae_limiter.models.bucket import BucketEntry, BucketState, ResourceCapacity
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
         StoredLevel,
     )
     from zae_limiter.models.entity import Entity, Namespace
+    from zae_limiter.models.switches import Switch
     from zae_limiter.models.usage import UsageRanking, UsageSnapshot, UsageSummary
     from zae_limiter.usage.report import UsageQuery
 
@@ -54,6 +56,11 @@ class BucketStore(Protocol):
         is committed, even if the call is cancelled or interrupted. A grant carries the buckets as
         they are after the charge. If the outcome is unknown, RateLimiterUnavailable is raised; if
         the store denies access, PermissionDenied.
+
+        If the buckets show that thresholds of quotas are reached that nobody has raised in the
+        window, the store marks them, the lowest first, and tells ``request.on_threshold`` of those
+        that it has marked itself: no other client is told of them. This may come after the answer.
+        It never delays the charge and never makes it fail.
         """
 
     def count(self, namespace_id: str, ended: AcquireEnd) -> None:
@@ -70,11 +77,13 @@ class BucketStore(Protocol):
         settlements: tuple[Settlement, ...],
         clock: Clock,
         receipt: Receipt[None],
+        on_threshold: OnThreshold | None = None,
     ) -> None:
         """Write every debt and credit once, whether or not there are tokens, and free slots.
 
         Once called, it is carried out even if the caller is cancelled. ``receipt`` is committed if
         the write is committed, and also if its outcome is unknown: it must not be repeated then.
+        ``on_threshold`` is told of thresholds as by ``charge``.
         """
 
     def renew(
@@ -165,10 +174,15 @@ class BucketStore(Protocol):
         resource: str,
         amounts: Mapping[str, int],
         *,
+        in_force: InForce | None,
         now_ms: int,
         principal: str | None,
     ) -> bool:
-        """Add whole tokens up to the capacity and log them; False if there is no such bucket."""
+        """Add tokens up to the capacity and log them; False if there is no such bucket.
+
+        A quota gets the whole amount for its running window; for that the bucket is created, under
+        the limits in force.
+        """
 
     def pause(
         self,
@@ -244,7 +258,25 @@ class ConfigStore(Protocol):
         now_ms: int,
         principal: str | None,
     ) -> bool:
-        """Delete the configuration of one level; False if there was none."""
+        """Delete the limits and the policy of one level; False if there were none.
+
+        The switch of the level stays.
+        """
+
+    def set_switch(
+        self,
+        namespace_id: str,
+        entity_id: str,
+        resource: str,
+        switch: Switch | None,
+        *,
+        now_ms: int,
+        principal: str | None,
+    ) -> bool:
+        """Set the switch of a level, or remove it (None); False if it is so already.
+
+        The limits of the level stay. A change increments the version of the configuration.
+        """
 
     def get_many(
         self, namespace_id: str, levels: Sequence[ConfigLevel]
@@ -381,7 +413,16 @@ class UsageStore(Protocol):
 
 
 class AuditLog(Protocol):
-    """Audit events, which the stores above write in the transaction of the change."""
+    """Audit events. The stores above write theirs in the transaction of the change."""
+
+    def record(
+        self,
+        namespace_id: str,
+        change: AuditedChange,
+        action: AuditAction,
+        details: dict[str, Any] | None = None,
+    ) -> None:
+        """Write an event that reports no change of the store."""
 
     def events(
         self, namespace_id: str, entity_id: str | None, before_event_id: str | None, limit: int

@@ -19,6 +19,7 @@ from zae_limiter._sync.slot_waiting import SlotWaiting
 from zae_limiter._sync.waiting_charge import PAUSE_LOOK_S, Taken, WaitingCharge
 from zae_limiter.admission.charge import statuses, under_limits
 from zae_limiter.admission.image import BucketImage
+from zae_limiter.admission.quotas import QuotaHold
 from zae_limiter.admission.request import (
     AcquireEnd,
     Charge,
@@ -41,9 +42,10 @@ from zae_limiter.concurrency.calls import pause, within
 from zae_limiter.concurrency.locks import SignalSafeLock
 from zae_limiter.concurrency.receipt import Receipt
 from zae_limiter.concurrency.waiter import Waiter
-from zae_limiter.concurrency.waiting_line import Sleeper, WaitingLines, line_key
 from zae_limiter.exceptions import RateLimitExceeded, ZAELimiterError
 from zae_limiter.models.status import LimitStatus
+from zae_limiter.waiting.line import Sleeper
+from zae_limiter.waiting.lines import WaitingLines, line_key
 
 WATCH_S = 1.0  # a caller that is due later than this looks whether tokens were given back
 WATCHED_SHARE = 0.25  # the part of the wait after which it looks: early enough to be useful
@@ -51,6 +53,9 @@ LONGEST_LOOK_S = 0.5  # a longer read is given up, so that the caller does not m
 # A random pause for callers that wait beyond the horizon, so that processes do not ask at the same
 # moment.
 PAUSE_S = (4.0, 8.0)
+# The time after the beginning of a window at which the head of a queue asks. It is random, since
+# the heads of all processes wait for the same moment.
+EDGE_SPREAD_S = (0.0, 1.0)
 QUICKER_MS = 50  # the pause after a rejection although the amount seems to fit
 
 
@@ -126,6 +131,7 @@ class TokenWaiting(WaitingCharge):
             tuple([charge for grant in grants for charge in grant.charges]),
             [image for grant in grants for image in _images_at_due(grant)],
             grants[-1].reservation,
+            quota_holds=_quota_holds(grants),
         )
 
     def _charge_at_once(self) -> Grant | None:
@@ -147,7 +153,7 @@ class TokenWaiting(WaitingCharge):
         charging, clock = self._charging, self._charging.clock
         scope, now_ms = charging.scope(self._call, clock())
         self._stamp_ms = now_ms
-        images, charges = charging.images(scope), scope.charges(self._amounts)
+        images, charges = charging.images(scope), scope.charges(self._amounts, now_ms)
         if number >= len(charges):
             return Rejection(())
         charge = charges[number]
@@ -179,6 +185,8 @@ class TokenWaiting(WaitingCharge):
                         self._sleep_in_queue(queued, again_ms)
                     continue
                 lines.leave(queued)
+                if outcome.quota_holds and queued.number and not queued.asks_with_head:
+                    lines.let_all_ask(key)
                 if self._is_usable(taken, outcome):
                     return outcome
         finally:
@@ -214,6 +222,9 @@ class TokenWaiting(WaitingCharge):
         again_ms = next_try_ms(rejection.statuses, now_ms, horizon_ms, deadline_ms)
         if again_ms is None or self._time.left_s() <= 0:
             raise self._rejected(rejection.statuses)
+        if any(each.exceeded and each.limit.is_quota for each in rejection.statuses):
+            again_ms += int(random.uniform(*EDGE_SPREAD_S) * 1000)
+            return min(again_ms, max(now_ms + QUICKER_MS, deadline_ms))
         fits_ms = now_ms + round(RateLimitExceeded(rejection.statuses).retry_after_seconds * 1000)
         if again_ms <= now_ms:  # the amount seems to fit, so other clients were quicker
             return now_ms + QUICKER_MS
@@ -283,6 +294,13 @@ class TokenWaiting(WaitingCharge):
         settlements = [each._replace(forfeits=True) for each in self._settlements(grant)]
         self._call.settle_quietly(tuple(settlements), taken.settled)
         taken.settled.outcome = None  # even if the write failed, nothing of it is given back
+
+
+def _quota_holds(grants: Sequence[Grant]) -> tuple[tuple[QuotaHold, ...], ...]:
+    """Return the holds of all charges; none if no bucket has a quota."""
+    if not any(grant.quota_holds for grant in grants):
+        return ()
+    return tuple([holds for grant in grants for holds in grant.quota_holds or ((),)])
 
 
 def _images_at_due(grant: Grant) -> Sequence[BucketImage | Callable[[], BucketImage]]:

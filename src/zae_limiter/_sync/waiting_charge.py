@@ -8,7 +8,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from zae_limiter._sync.acquire import logged
+from zae_limiter._sync.acquire import AcquireCall, logged
 from zae_limiter._sync.repository.config_reads import Fresh
 from zae_limiter.admission.charge import statuses
 from zae_limiter.admission.request import (
@@ -20,14 +20,16 @@ from zae_limiter.admission.request import (
     StaleLimits,
 )
 from zae_limiter.admission.reservation import Reservation
-from zae_limiter.clock import Deadline
+from zae_limiter.admission.switches import denial
+from zae_limiter.clock import Clock, Deadline
 from zae_limiter.concurrency.calls import turn
 from zae_limiter.concurrency.receipt import Receipt
-from zae_limiter.concurrency.wait_time import Steered, WaitTime
 from zae_limiter.concurrency.waiter import Waiter
-from zae_limiter.concurrency.waiting_line import Sleeper, WaitingLines
 from zae_limiter.exceptions import RateLimiterUnavailable, RateLimitExceeded
 from zae_limiter.models.status import LimitStatus
+from zae_limiter.waiting.line import Sleeper
+from zae_limiter.waiting.lines import WaitingLines
+from zae_limiter.waiting.wait_time import Steered, WaitTime
 
 if TYPE_CHECKING:
     from zae_limiter._sync.waiting import WaitingCall
@@ -35,6 +37,25 @@ if TYPE_CHECKING:
 # The interval at which the first of the callers that wait for the end of a pause looks whether the
 # pause was lifted.
 PAUSE_LOOK_S = 5.0
+
+
+def sleep_for(call: AcquireCall, clock: Clock, waiter: Waiter, seconds: float) -> bool:
+    """Sleep, and return whether the caller was woken before the time was over.
+
+    A clock that is moved by hand wakes the caller.
+    """
+    began_s, steered = monotonic(), clock if isinstance(clock, Steered) else None
+    try:
+        if steered is not None:
+            steered.listen(waiter.wake)
+        waiter.wait(seconds)
+    except TimeoutError:
+        return False
+    finally:
+        if steered is not None:
+            steered.unlisten(waiter.wake)
+        call.waited_s += monotonic() - began_s
+    return True
 
 
 class Taken:
@@ -135,7 +156,10 @@ class WaitingCharge:
     ) -> ChargeOutcome:
         charging, clock = self._charging, self._charging.clock
         scope, self._stamp_ms = charging.scope(self._call, clock(), deadline, fresh)
-        charges, until_ms = scope.charges(self._amounts), None
+        charges, until_ms = scope.charges(self._amounts, self._stamp_ms), None
+        denied = None if scope.switches is None else denial(charges, self._stamp_ms)
+        if denied is not None:  # even if the mode ends before the deadline
+            raise self._rejected(denied.statuses)
         if number is not None:
             charges = charges[number : number + 1]
             until_ms = self._time.until_ms(self._stamp_ms)
@@ -149,6 +173,7 @@ class WaitingCharge:
             speculative=self._call.speculative and not reads_first,
             deadline=deadline,
             until_ms=until_ms,
+            on_threshold=self._call.raise_threshold,
         )
         return charging.buckets.charge(charging.namespace_id, request, taken.receipt)
 
@@ -160,9 +185,15 @@ class WaitingCharge:
         return sleeper
 
     def _sleep_in_queue(self, queued: Sleeper, again_ms: int | None) -> None:
-        """Return at the head of the queue when it is time to ask, or at the deadline."""
+        """Return at the head of the queue when it is time to ask, or at the deadline.
+
+        A caller that may ask with the head returns as well.
+        """
+        queued.asks_with_head = False
         while True:
             waiter = self._lines.prepare(queued, Waiter)
+            if queued.asks_with_head:
+                return
             seconds = self._time.left_s()
             is_head = self._lines.is_head(queued)
             if is_head:
@@ -180,26 +211,15 @@ class WaitingCharge:
 
     def _sleep(self, waiter: Waiter, seconds: float) -> bool:
         """Sleep, and return whether the caller was woken before the time was over."""
-        clock, began_s = self._time.clock, monotonic()
-        steered = clock if isinstance(clock, Steered) else None
-        try:
-            if steered is not None:
-                steered.listen(waiter.wake)
-            waiter.wait(seconds)
-        except TimeoutError:
-            return False
-        finally:
-            if steered is not None:
-                steered.unlisten(waiter.wake)
-            self._call.waited_s += monotonic() - began_s
-        return True
+        return sleep_for(self._call, self._time.clock, waiter, seconds)
 
     # --- ending
 
     def _settlements(self, grant: Grant) -> list[Settlement]:
         """Return the credits that undo a grant, as if the acquire had never been admitted."""
-        refund = {name: -amount for name, amount in self._amounts.items()}
-        return [each._replace(admitted=-1) for each in grant.settlements(refund, grant.holds)]
+        if not grant.charges:
+            return []
+        return [each._replace(admitted=-1) for each in grant.refund(self._amounts)]
 
     def _rejected(self, listed: Sequence[LimitStatus]) -> RateLimitExceeded:
         """Return the error with every limit in force; a bucket that was charged before is first."""

@@ -8,8 +8,10 @@ K - W if it failed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from zae_limiter.admission.in_force import stored_units
+from zae_limiter.admission.quotas import QuotaHold
 from zae_limiter.admission.request import ChargeOutcome, Grant, Settlement
 from zae_limiter.exceptions import ValidationError
 
@@ -17,6 +19,9 @@ if TYPE_CHECKING:
     from zae_limiter.models.status import LimitStatus
 
 NOTHING: Mapping[str, int] = {}
+# The holds of quotas that each grant of a lease has, by the identity of the grant.
+HoldsOfGrants = Mapping[int, tuple[tuple[QuotaHold, ...], ...]]
+NO_HOLDS: HoldsOfGrants = {}
 
 
 class HeldCharge(NamedTuple):
@@ -64,6 +69,32 @@ class LeaseAccount(NamedTuple):
     def names(self) -> frozenset[str]:
         """Return the limits that the lease covers, except those with slots."""
         return frozenset[str]().union(*[charge.grant.names() for charge in self.charges])
+
+    def budget_names(self) -> frozenset[str]:
+        """Return the limits whose amounts are money; the account counts billionths of them."""
+        return frozenset[str]().union(*[charge.grant.budget_names() for charge in self.charges])
+
+    def units(self, operation: str, amounts: Mapping[str, int]) -> dict[str, int]:
+        """Return amounts of a caller as the account counts them."""
+        money, units = self.budget_names(), {}
+        for name, amount in amounts.items():
+            if name in money:
+                units[name] = stored_units(amount, True)
+            elif type(amount) is int:
+                units[name] = amount
+            else:
+                reason = "must be a whole number: the limit is no budget"
+                raise ValidationError(f"{operation}.{name}", amount, reason)
+        return units
+
+    def shown(self, units: Mapping[str, int]) -> dict[str, Any]:
+        """Return amounts of the account as callers see them."""
+        money = self.budget_names()
+        if not money:
+            return dict(units)
+        from zae_limiter.models.money import in_currency
+
+        return {name: in_currency(each) if name in money else each for name, each in units.items()}
 
     def has_slots(self, name: str) -> bool:
         """Tell whether a limit of that name bounds the calls in flight."""
@@ -158,15 +189,25 @@ class LeaseAccount(NamedTuple):
                 amounts[name] = amounts.get(name, 0) + left
         return [ChargeShare(position, amounts) for position, amounts in divided.items()]
 
-    def settlements(self, shares: Iterable[ChargeShare]) -> tuple[Settlement, ...]:
-        """Return the settlement of each bucket."""
-        return tuple(
-            [
-                settlement
-                for position, amounts in shares
-                for settlement in self.charges[position].grant.settlements(amounts)
-            ]
-        )
+    def settlements(
+        self, shares: Iterable[ChargeShare], holds: HoldsOfGrants = NO_HOLDS
+    ) -> tuple[Settlement, ...]:
+        """Return the settlement of each bucket; ``holds`` of quotas go on."""
+        found: list[Settlement] = []
+        for position, amounts in shares:
+            grant = self.charges[position].grant
+            found += grant.settlements(amounts, (), holds.get(id(grant), ()), keeps=True)
+        return tuple(found)
+
+    def settlements_at_end(
+        self, shares: Iterable[ChargeShare], holds: HoldsOfGrants
+    ) -> tuple[Settlement, ...]:
+        """Return the settlement of each bucket at the end of the block, which ends all holds."""
+        changes, found = dict(shares), list[Settlement]()
+        for position, charge in enumerate(self.charges):
+            ended = holds.get(id(charge.grant), ())
+            found += charge.grant.settlements(changes.get(position, NOTHING), (), ended)
+        return tuple(found)
 
     def _owned(self) -> dict[str, int]:
         """Return W, with a 0 for each limit that was settled without a charge."""
@@ -208,9 +249,9 @@ class Booking(NamedTuple):
     after: LeaseAccount
     shares: list[ChargeShare]
 
-    def settlements(self) -> tuple[Settlement, ...]:
-        """Return the settlements to write."""
-        return self.after.settlements(self.shares)
+    def settlements(self, holds: HoldsOfGrants = NO_HOLDS) -> tuple[Settlement, ...]:
+        """Return the settlements to write; ``holds`` of quotas change with them."""
+        return self.after.settlements(self.shares, holds)
 
     def undone_in(self, account: LeaseAccount) -> LeaseAccount:
         """Return the account without this booking, but with all that was booked since."""

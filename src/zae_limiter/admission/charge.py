@@ -6,36 +6,49 @@ DynamoDB plans its writes in ``dynamodb/buckets/planning.py``; both ask ``fit.fi
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 from zae_limiter.admission.fit import fits
 from zae_limiter.admission.image import (
     BucketImage,
     LimitState,
     accrued_since_epoch,
+    is_paused,
     is_slots,
     level_milli,
     reaches_ms,
 )
 from zae_limiter.admission.in_force import InForce
+from zae_limiter.admission.quota_status import window_fields
+from zae_limiter.admission.quotas import QuotaHold, QuotaLedger, fits_at_ms
 from zae_limiter.admission.rebase import full_bucket, has_limits, is_newer, rebase
-from zae_limiter.admission.request import Charge
-from zae_limiter.admission.shards.combined import CombinedImage, combine, fit_at_ms
+from zae_limiter.admission.request import Charge, Settlement
+from zae_limiter.admission.settle import settle
+from zae_limiter.admission.shards.combined import CombinedImage, combine
+from zae_limiter.admission.shards.combined import fit_at_ms as fit_together_at_ms
 from zae_limiter.admission.slots import SlotHold, retry_after_s, swept, take_slots
+from zae_limiter.admission.switches import under_switch
 from zae_limiter.admission.usage import with_through_child
 from zae_limiter.models.status import LimitStatus
 from zae_limiter.models.timestamps import MILLI
+
+if TYPE_CHECKING:
+    from zae_limiter.models.limit import Limit
 
 
 class ChargePlan(NamedTuple):
     """A decision about one bucket: the state to write, or None if the charge does not fit.
 
-    ``holds`` are the slots that are taken.
+    ``holds`` are the slots that are taken, ``quota_holds`` the amounts of quotas. ``would_reject``
+    says that a charge in shadow mode does not fit.
     """
 
     granted: BucketImage | None
     seen: BucketImage  # the bucket on which the decision was made, under the limits in force
     holds: tuple[SlotHold, ...] = ()
+    quota_holds: tuple[QuotaHold, ...] = ()
+    would_reject: bool = False
 
 
 def under_limits(image: BucketImage | None, in_force: InForce, now_ms: int) -> BucketImage:
@@ -80,14 +93,22 @@ def plan_charge(
         seen = under_limits(image, in_force, now_ms)
     if seen.holds is not None:
         seen = swept(seen, now_ms)
-    if not fits(seen, charge.amounts_milli, now_ms, until_ms):
+    would_reject = not fits(seen, charge.amounts_milli, now_ms, until_ms)
+    if would_reject and (charge.switch is None or is_paused(seen, now_ms)):
         return ChargePlan(None, seen)
+    if charge.switch is not None and charge.is_bypass:
+        return ChargePlan(_with_usage(seen, charge, now_ms, is_acquire), seen)
     limits = dict(seen.limits)
+    quota_holds: tuple[QuotaHold, ...] = ()
+    if in_force.quota_keys:
+        quota_holds = _take_quotas(limits, seen.life, charge, now_ms)
     for key, amount_milli in charge.amounts_milli.items():
-        limits[key] = taken(limits[key], amount_milli, now_ms)
+        if not quota_holds or key not in in_force.quota_keys:
+            limits[key] = taken(limits[key], amount_milli, now_ms)
     through = seen.through_children
     if charge.through_child:
-        through = with_through_child(through, charge.amounts_milli, charge.through_child)
+        amounts = charge.amounts_milli if charge.through_milli is None else charge.through_milli
+        through = with_through_child(through, amounts, charge.through_child)
     granted = BucketImage(
         limits,
         seen.config_version or in_force.governing_version,
@@ -103,8 +124,39 @@ def plan_charge(
         seen.life,
     )
     if granted.holds is not None and in_force.slot_keys:
-        return _with_slots_taken(granted, seen, charge, now_ms)
-    return ChargePlan(granted, seen)
+        plan = _with_slots_taken(granted, seen, charge, now_ms)
+        return plan._replace(quota_holds=quota_holds, would_reject=would_reject)
+    return ChargePlan(granted, seen, (), quota_holds, would_reject)
+
+
+def _with_usage(
+    seen: BucketImage, charge: Charge, now_ms: int, is_acquire: bool
+) -> BucketImage | None:
+    """Return the bucket after a bypassed charge, which counts as usage only."""
+    usage = Settlement(
+        entity_id=charge.entity_id,
+        resource=charge.resource,
+        in_force=charge.in_force,
+        amounts_milli=charge.amounts_milli,
+        through_child=charge.through_child,
+        admitted=int(is_acquire),
+        forfeits=True,
+    )
+    return settle(seen, usage, now_ms)
+
+
+def _take_quotas(
+    limits: dict[str, LimitState], life: str, charge: Charge, now_ms: int
+) -> tuple[QuotaHold, ...]:
+    """Take the amounts of quotas, and hold them until they are settled."""
+    holds = []
+    for key in charge.in_force.quota_keys:
+        amount = charge.amounts_milli[key]
+        ledger = QuotaLedger(key, limits[key], now_ms, charges=amount > 0, life=life)
+        holds.append(ledger.take(amount, as_debt=charge.is_shadow))
+        if amount:
+            limits[key] = ledger.finish(asked=not charge.is_shadow).applied(limits[key])
+    return tuple(holds)
 
 
 def _with_slots_taken(
@@ -123,9 +175,10 @@ def taken(state: LimitState, amount_milli: int, now_ms: int) -> LimitState:
     """Return one limit after an amount was taken from it, whether or not it holds the amount."""
     if amount_milli == 0:
         return state
-    rate = state.rate
+    rate, balance = state.rate, state.balance_milli
     full = rate.capacity_milli - accrued_since_epoch(rate, now_ms)
-    balance = min(state.balance_milli, full)  # tokens that overflowed in idle time are lost
+    if balance > full:
+        balance = full  # tokens that overflowed in idle time are lost
     consumed = state.consumed_milli + amount_milli
     return LimitState(balance - amount_milli, rate, consumed, state.counted_milli)
 
@@ -145,6 +198,18 @@ def statuses(charge: Charge, seen: BucketImage, now_ms: int) -> list[LimitStatus
         state = seen.limits[key]
         level = level_milli(state, now_ms)
         retry_after = waits.get(key)
+        exceeded = level < amount_milli
+        if state.rate.terms is not None:
+            listed = _status_under_terms(charge, limit, key, seen, now_ms)
+            if paused_s:
+                listed = replace(
+                    listed,
+                    exceeded=True,
+                    paused_seconds=paused_s,
+                    retry_after_seconds=max(paused_s, listed.retry_after_seconds),
+                )
+            compared.append(listed)
+            continue
         if is_slots(state.rate):
             fits = amount_milli <= limit.capacity_milli  # of the whole, if this is one shard
             retry_after = retry_after_s(seen, key, amount_milli, now_ms) if fits else math.inf
@@ -158,12 +223,40 @@ def statuses(charge: Charge, seen: BucketImage, now_ms: int) -> list[LimitStatus
                 limit,
                 level // MILLI,
                 amount_milli // MILLI,
-                level < amount_milli or paused_s > 0,
+                exceeded or paused_s > 0,
                 max(retry_after, paused_s),
                 paused_s,
             )
         )
+    if charge.switch is not None:
+        return [under_switch(each, charge.switch, now_ms) for each in compared]
     return compared
+
+
+def _status_under_terms(
+    charge: Charge, limit: Limit, key: str, seen: BucketImage, now_ms: int
+) -> LimitStatus:
+    """Compare a charge with a quota or a soft limit."""
+    state, amount = seen.limits[key], charge.amounts_milli[key]
+    level, retry_after = level_milli(state, now_ms), 0.0
+    exceeded = not limit.soft and level < amount
+    if exceeded and state.quota is None:
+        retry_after = retry_after_seconds(state, amount, now_ms)
+    elif exceeded:
+        moment_ms = fits_at_ms(state, amount, now_ms)
+        retry_after = math.inf if moment_ms is None else max(0, moment_ms - now_ms) / 1000
+    return LimitStatus(
+        entity_id=charge.entity_id,
+        resource=charge.resource,
+        limit_name=limit.name,
+        limit=limit,
+        available=limit.shown(level),
+        requested=limit.shown(amount),
+        exceeded=exceeded,
+        retry_after_seconds=retry_after,
+        overdrawn=level < 0,
+        **window_fields(limit, state, now_ms),
+    )
 
 
 def paused_seconds(image: BucketImage, now_ms: int) -> float:
@@ -185,7 +278,7 @@ def _waits_together(charge: Charge, seen: CombinedImage, now_ms: int) -> dict[st
         return {}
     return {
         key: math.inf if moment_ms is None else max(0, moment_ms - now_ms) / 1000
-        for key, moment_ms in fit_at_ms(
+        for key, moment_ms in fit_together_at_ms(
             list(seen.shards.values()), charge.amounts_milli, now_ms
         ).items()
     }

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from zae_limiter.admission.image import BucketImage, is_paused, level_milli
+from zae_limiter.admission.quotas import free_units
 from zae_limiter.admission.reservation import advance_milli
 from zae_limiter.admission.slots import swept
 
@@ -23,7 +24,8 @@ def fits(
     """Tell whether every limit of a bucket holds its amount; never during a pause.
 
     An amount of 0 requires a level that is not below zero: a debt stops every call until the debt
-    is repaid, also calls that do not name the limit. Slots that have expired count as free.
+    is repaid, also calls that do not name the limit. Slots that have expired count as free. A soft
+    limit holds every amount.
 
     With ``until_ms`` the charge is a reservation: tokens that accrue until then count, too.
     ``returned_milli`` and ``taken_milli`` are the amounts of other changes that the same write
@@ -36,9 +38,30 @@ def fits(
     limits = image.limits
     for key, amount in amounts_milli.items():
         state = limits[key]
-        level = level_milli(state, now_ms, returned_milli.get(key, 0)) - taken_milli.get(key, 0)
+        if state.rate.terms is not None:
+            if state.rate.terms.soft:
+                if amount and state.quota is not None and not state.rate.capacity_milli:
+                    return False  # the first shard of the bucket has all of a quota
+                continue
+            if state.quota is not None:
+                free = free_units(state, now_ms, charging=amount > 0)
+                if free + returned_milli.get(key, 0) - taken_milli.get(key, 0) < amount:
+                    return False
+                continue
+        returned = returned_milli.get(key, 0) if returned_milli else 0
+        level = level_milli(state, now_ms, returned)
+        if taken_milli:
+            level -= taken_milli.get(key, 0)
         if until_ms is not None:
             level += advance_milli(state.rate, amount, now_ms, until_ms)
         if level < amount:
             return False
     return True
+
+
+def has_no_debt(image: BucketImage, keys: Iterable[str], now_ms: int) -> bool:
+    """Tell whether none of the limits is below zero; a soft limit may be.
+
+    After a charge in shadow mode this is the answer whether the charge did fit.
+    """
+    return fits(image, dict.fromkeys(keys, 0), now_ms)

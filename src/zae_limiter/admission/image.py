@@ -12,6 +12,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from zae_limiter.admission.tally import NO_TALLY, Tally
+from zae_limiter.admission.windows import (
+    QuotaState,
+    Terms,
+    free_level,
+    kept_until_ms,
+    window_of,
+)
 from zae_limiter.bucket import wait_ms
 
 if TYPE_CHECKING:
@@ -28,29 +35,38 @@ class Rate(NamedTuple):
     """Capacity and refill of a limit in stored units.
 
     A limit on calls in flight has a refill of 0; its period is the time for which a slot is held
-    without renewal.
+    without renewal. Quotas and soft limits have ``terms``. The capacity of a quota is its amount,
+    in billionths if it is a budget; it accrues by windows, and its refill is there for readers.
     """
 
     capacity_milli: int
     refill_milli: int
     period_ms: int
+    terms: Terms | None = None
 
     @classmethod
     def of(cls, limit: Limit) -> Rate:
-        return cls(limit.capacity_milli, limit.refill_amount_milli, limit.refill_period_ms)
+        return cls(
+            limit.capacity_milli,
+            limit.refill_amount_milli,
+            limit.refill_period_ms,
+            Terms.of(limit),
+        )
 
 
 class LimitState(NamedTuple):
     """One limit of a bucket.
 
     ``consumed_milli`` is the net consumption since the bucket was created, and ``counted_milli`` is
-    the value of ``consumed_milli`` at the beginning of the current usage window.
+    the value of ``consumed_milli`` at the beginning of the current usage window. ``quota`` is None
+    unless the limit is a quota.
     """
 
     balance_milli: int
     rate: Rate
     consumed_milli: int = 0
     counted_milli: int = 0
+    quota: QuotaState | None = None
 
 
 class BucketImage(NamedTuple):
@@ -63,8 +79,8 @@ class BucketImage(NamedTuple):
     ``holds`` are the taken slots of limits on calls in flight, whose balance is the number of free
     slots; None if the bucket has no such limit. ``paused_until_ms`` is the end of a pause, during
     which no charge is admitted. This moment may have passed: the next charge removes it. ``life``
-    distinguishes the bucket from a deleted bucket with the same key, since slots belong to the life
-    in which they were taken; it is empty if the bucket never had slots.
+    distinguishes the bucket from a deleted bucket with the same key, since slots and amounts of
+    quotas belong to the life in which they were taken; it is empty if the bucket never had any.
     """
 
     limits: dict[str, LimitState]
@@ -84,6 +100,21 @@ class BucketImage(NamedTuple):
 def is_slots(rate: Rate) -> bool:
     """Tell whether a limit bounds the calls in flight."""
     return rate.refill_milli == 0
+
+
+def is_quota(rate: Rate) -> bool:
+    """Tell whether a limit accrues by windows, so that its charges are held until they settle."""
+    return rate.terms is not None and rate.terms.window is not None
+
+
+def is_soft(rate: Rate) -> bool:
+    """Tell whether a limit is charged like a debt and never rejects."""
+    return rate.terms is not None and rate.terms.soft
+
+
+def is_split(rate: Rate) -> bool:
+    """Tell whether shards of a bucket have shares of a limit; otherwise the first has all of it."""
+    return rate.refill_milli != 0 and not is_quota(rate)
 
 
 def is_paused(image: BucketImage, now_ms: int) -> bool:
@@ -112,13 +143,31 @@ def full_balance(rate: Rate, now_ms: int) -> int:
 def level_milli(state: LimitState, now_ms: int, returned_milli: int = 0) -> int:
     """Return the tokens that a limit holds, after a credit if any; negative while in debt."""
     rate = state.rate
-    value = state.balance_milli + accrued_since_epoch(rate, now_ms) + returned_milli
-    return min(rate.capacity_milli, value)
+    if state.quota is not None:
+        return _quota_level(state, state.quota, now_ms) + returned_milli
+    level = state.balance_milli + accrued_since_epoch(rate, now_ms) + returned_milli
+    capacity = rate.capacity_milli
+    return min(capacity, level)
+
+
+def _quota_level(state: LimitState, quota: QuotaState, now_ms: int, charging: bool = True) -> int:
+    rate = state.rate
+    assert rate.terms is not None, "a quota has windows"
+    assert rate.terms.window is not None, "a quota has windows"
+    return free_level(
+        rate.terms.window,
+        state.balance_milli,
+        rate.capacity_milli,
+        quota,
+        now_ms,
+        charging=charging,
+    )
 
 
 def reaches_ms(state: LimitState, wanted_milli: int) -> int:
     """Return the first moment at which the level is ``wanted_milli``, at most the capacity."""
     rate = state.rate
+    assert state.quota is None, "a quota is reached at a moment that depends on its holds"
     if is_slots(rate):
         return EPOCH_MS if state.balance_milli >= wanted_milli else NEVER_MS
     return EPOCH_MS + wait_ms(wanted_milli - state.balance_milli, rate.refill_milli, rate.period_ms)
@@ -126,6 +175,8 @@ def reaches_ms(state: LimitState, wanted_milli: int) -> int:
 
 def is_full(state: LimitState, now_ms: int) -> bool:
     """Tell whether a limit is full. A full limit and an absent one are the same."""
+    if state.quota is not None:
+        return _over_at_ms(state, state.quota) <= now_ms
     return state.balance_milli >= full_balance(state.rate, now_ms)
 
 
@@ -136,6 +187,8 @@ def full_at_ms(image: BucketImage) -> int:
     """
     moments = [
         reaches_ms(state, state.rate.capacity_milli)
+        if state.quota is None
+        else _over_at_ms(state, state.quota)
         for state in image.limits.values()
         if not is_slots(state.rate)
     ]
@@ -144,3 +197,15 @@ def full_at_ms(image: BucketImage) -> int:
     if image.paused_until_ms is not None:
         moments.append(image.paused_until_ms)
     return max(moments, default=EPOCH_MS)
+
+
+def _over_at_ms(state: LimitState, quota: QuotaState) -> int:
+    """Return the moment from which on nobody needs the balance of a quota any more.
+
+    By then its window has ended long ago, and all holds have expired.
+    """
+    terms = state.rate.terms
+    assert terms is not None, "a quota has windows"
+    assert terms.window is not None, "a quota has windows"
+    last_hold_ms = max([expires_s * 1000 for _, expires_s in quota.holds], default=EPOCH_MS)
+    return max(kept_until_ms(terms.window, window_of(state.balance_milli)), last_hold_ms)

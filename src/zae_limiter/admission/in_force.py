@@ -6,12 +6,22 @@ from collections.abc import Mapping
 from copy import copy
 from typing import TYPE_CHECKING
 
-from zae_limiter.admission.image import BucketImage, Rate, full_at_ms, is_slots
+from zae_limiter.admission.image import (
+    BucketImage,
+    Rate,
+    full_at_ms,
+    is_quota,
+    is_slots,
+    is_soft,
+)
 from zae_limiter.admission.shards.tree import Shard, effective
 from zae_limiter.models.config import ConfigSource
 from zae_limiter.models.timestamps import MILLI
+from zae_limiter.naming import usage_name
 
 if TYPE_CHECKING:
+    from decimal import Decimal
+
     from zae_limiter.models.limit import Limit
 
 DAY_MS = 86_400_000
@@ -31,24 +41,30 @@ class InForce:
     with one shared balance, each of the two would get the other's tokens.
 
     ``slot_keys`` are the keys of limits on calls in flight, ``token_names`` the names of all other
-    limits. ``keep_ms`` is the TTL of an unused bucket; with None the bucket is kept for ever.
-    ``fill_ms`` is the time that the slowest limit takes from empty to full. In ``digests`` a store
-    notes the digests of stored buckets that hold all of these limits.
+    limits, ``quota_keys`` the keys of quotas, ``soft_keys`` those of limits that never reject, and
+    ``budget_names`` the names of limits whose amounts are money; ``has_terms`` is True if one of
+    them is a quota or soft. ``keep_ms`` is the TTL of an unused bucket; with None the bucket is
+    kept for ever. ``fill_ms`` is the time that the slowest limit takes from empty to full. In
+    ``digests`` a store notes the digests of stored buckets that hold all of these limits.
     """
 
     __slots__ = (
         "_named_keys",
         "_shares",
+        "budget_names",
         "digests",
         "fill_ms",
+        "has_terms",
         "keep_ms",
         "keyed_rates",
         "keys",
         "limits",
         "name_set",
         "names",
+        "quota_keys",
         "rates",
         "slot_keys",
+        "soft_keys",
         "source",
         "token_names",
         "version",
@@ -72,11 +88,20 @@ class InForce:
         self._named_keys = tuple(zip(self.names, self.keys, strict=True))
         self.keyed_rates = tuple(zip(self.keys, self.rates, strict=True))
         self.slot_keys = tuple(key for key, rate in self.keyed_rates if is_slots(rate))
+        self.quota_keys = tuple(key for key, rate in self.keyed_rates if is_quota(rate))
+        self.soft_keys = frozenset(key for key, rate in self.keyed_rates if is_soft(rate))
+        self.has_terms = any(rate.terms is not None for rate in self.rates)
+        self.budget_names = frozenset(each.name for each in limits if each.currency is not None)
         self.token_names = self.name_set - {plain_name(key) for key in self.slot_keys}
         self.fill_ms = max((limit.time_to_fill_ms for limit in limits), default=0)
         self.keep_ms = self._keep_ms(ttl_multiplier)
         self._shares: dict[Shard, InForce] = {}
         self.digests: set[str] = set()
+
+    @property
+    def has_first_shard(self) -> bool:
+        """Whether the first shard of a split bucket keeps something whole: slots or quotas."""
+        return bool(self.slot_keys or self.quota_keys)
 
     @property
     def governing_version(self) -> int:
@@ -103,6 +128,11 @@ class InForce:
 
     def amounts_milli(self, consume: Mapping[str, int]) -> dict[str, int]:
         """Return the amount of every limit by stored name; 0 if the call does not name a limit."""
+        if self.budget_names:
+            return {
+                key: stored_units(consume.get(name, 0), name in self.budget_names)
+                for name, key in self._named_keys
+            }
         return {key: consume.get(name, 0) * MILLI for name, key in self._named_keys}
 
     def add_slots(self, amounts_milli: dict[str, int], consume: Mapping[str, int]) -> None:
@@ -110,6 +140,13 @@ class InForce:
         for key in self.slot_keys:
             if plain_name(key) not in consume:
                 amounts_milli[key] = MILLI
+
+    def usage_name(self, key: str) -> str:
+        """Return the name under which usage of a stored limit is counted."""
+        for known, limit in zip(self.keys, self.limits, strict=True):
+            if known == key:
+                return usage_name(plain_name(key), limit.currency)
+        return plain_name(key)
 
     def extended_ttl(self, expires_ms: int | None, now_ms: int, usage_ms: int = 0) -> int | None:
         """Return the TTL of a bucket, extended if less than half of its time remains.
@@ -152,6 +189,15 @@ class InForce:
         return self.fill_ms * ttl_multiplier
 
 
+def stored_units(amount: int | Decimal, is_money: bool) -> int:
+    """Return an amount of a call in stored units: thousandths, or billionths of money."""
+    if not is_money:
+        return int(amount) * MILLI
+    from zae_limiter.models.money import billionths_of  # rates need no decimal numbers
+
+    return billionths_of(amount)
+
+
 def alias_of(name: str, rate: Rate) -> str:
     """Return the stored name of a call's limit beside a configured one of the same name."""
     from hashlib import blake2s  # imported here, since it adds 2 ms to the import of the package
@@ -165,6 +211,12 @@ def alias_of(name: str, rate: Rate) -> str:
 def plain_name(key: str) -> str:
     """Return the name of a limit as users know it, from its stored name."""
     return key.partition(ALIAS)[0]
+
+
+def usage_key(key: str, currency: str | None) -> str:
+    """Return the stored name of a limit with its currency; see ``naming.usage_name``."""
+    name, alias, digest = key.partition(ALIAS)
+    return f"{usage_name(name, currency)}{alias}{digest}"
 
 
 def is_alias(key: str) -> bool:

@@ -17,6 +17,7 @@ from zae_limiter.admission.image import (
     Rate,
     accrued_since_epoch,
     full_balance,
+    is_quota,
     is_slots,
 )
 
@@ -126,7 +127,7 @@ def first_move(key: str, rate: Rate, wanted: Wanted, now_ms: int) -> Move:
     """Return the move for a limit that is absent or full, which are the same."""
     full = full_balance(rate, now_ms)
     taken = wanted.taken_milli
-    used = 0 if is_slots(rate) else taken - wanted.returned_milli  # slots are no usage
+    used = 0 if is_slots(rate) else wanted.net_milli  # slots are no usage
     return Move(key=key, low=full, high=None, add=0, put=full - taken, consumed_milli=used)
 
 
@@ -155,6 +156,8 @@ def rebase_move(key: str, state: LimitState, rate: Rate, now_ms: int) -> Move:
     Slots that are held stay held. A limit that becomes a limit on calls in flight, or stops being
     one, begins full.
     """
+    assert not is_quota(state.rate), "see quotas.rebase_quota"
+    assert not is_quota(rate), "see quotas.rebase_quota"
     if is_slots(state.rate) != is_slots(rate):
         return Move(key=key, low=None, high=None, add=0, put=full_balance(rate, now_ms))
     if is_slots(rate):

@@ -11,14 +11,16 @@ from zae_limiter.admission.image import (
     Rate,
     full_balance,
     is_full,
+    is_quota,
     is_slots,
 )
 from zae_limiter.admission.in_force import InForce, is_alias, plain_name
 from zae_limiter.admission.moves import rebase_move
+from zae_limiter.admission.quotas import full_quota, is_same_quota, rebase_quota
 from zae_limiter.admission.shards.tree import Shard, effective
 from zae_limiter.admission.slots import with_slot_limits
 from zae_limiter.exceptions import ValidationError
-from zae_limiter.models.limit import CONCURRENT_PLACES, Limit, places_of
+from zae_limiter.models.limit import CONCURRENT_PLACES, QUOTA_PLACES, Limit, places_of
 
 # The limits that one bucket may hold; one on calls in flight counts as CONCURRENT_PLACES. Some
 # writes name each of them, and DynamoDB takes 4,096 bytes and 300 operators in an expression:
@@ -38,6 +40,8 @@ def full_bucket(in_force: InForce, now_ms: int) -> BucketImage:
 
 def full_limit(rate: Rate, now_ms: int) -> LimitState:
     """Return one limit at its capacity."""
+    if is_quota(rate):
+        return full_quota(rate, now_ms)
     return LimitState(full_balance(rate, now_ms), rate)
 
 
@@ -107,8 +111,20 @@ def at_rate(state: LimitState, rate: Rate, now_ms: int) -> LimitState:
     """Return a limit with another rate and the same level."""
     if state.rate == rate:
         return state
+    if is_quota(state.rate) or is_quota(rate):
+        return _at_quota(state, rate, now_ms)
     balance = rebase_move("", state, rate, now_ms).applied(state.balance_milli)
     return state._replace(balance_milli=balance, rate=rate)
+
+
+def _at_quota(state: LimitState, rate: Rate, now_ms: int) -> LimitState:
+    """Return a quota under other terms; a limit of another kind begins full."""
+    if is_same_quota(state.rate, rate):
+        return rebase_quota("", state, rate, now_ms).applied(state)._replace(rate=rate)
+    full, consumed = full_limit(rate, now_ms), state.consumed_milli
+    if state.quota is not None and full.quota is not None:
+        consumed -= sum(state.quota.holds.values())  # these calls count their costs at their ends
+    return full._replace(consumed_milli=consumed, counted_milli=state.counted_milli)
 
 
 def droppable(image: BucketImage, wanted: Collection[str], now_ms: int) -> list[str]:
@@ -156,8 +172,13 @@ def drop(key: str, limits: dict[str, LimitState]) -> None:
 
 def has_room(limits: Mapping[str, LimitState]) -> bool:
     """Tell whether one bucket may hold all these limits."""
-    places = sum(CONCURRENT_PLACES if is_slots(state.rate) else 1 for state in limits.values())
-    return places <= MAX_STORED
+    return sum(_places(state.rate) for state in limits.values()) <= MAX_STORED
+
+
+def _places(rate: Rate) -> int:
+    if is_slots(rate):
+        return CONCURRENT_PLACES
+    return QUOTA_PLACES if is_quota(rate) else 1
 
 
 def check_replacement(before: Iterable[Limit], after: Iterable[Limit]) -> None:

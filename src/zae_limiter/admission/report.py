@@ -3,21 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from zae_limiter.admission.image import (
     HOUR_MS,
     BucketImage,
+    LimitState,
+    Rate,
     level_milli,
     reaches_ms,
     running_pause_ms,
 )
 from zae_limiter.admission.in_force import is_alias, plain_name
-from zae_limiter.admission.request import Grant
+from zae_limiter.admission.quota_status import window_fields
+from zae_limiter.admission.quotas import fits_at_ms
+from zae_limiter.admission.rate_text import limit_of
+from zae_limiter.admission.request import Charge, Grant
 from zae_limiter.admission.slots import retry_after_s, swept
-from zae_limiter.admission.tally import NO_TALLY
+from zae_limiter.admission.switches import after_switch
+from zae_limiter.admission.tally import NO_TALLY, Tally
+from zae_limiter.admission.thresholds import raised_percent
+from zae_limiter.admission.usage import currency_of
 from zae_limiter.models.bucket import BucketState, EntityCapacity, ResourceCapacity
+from zae_limiter.models.limit import Limit
 from zae_limiter.models.status import LimitStatus
 from zae_limiter.models.timestamps import MILLI
+from zae_limiter.naming import usage_name
+
+if TYPE_CHECKING:
+    from decimal import Decimal
 
 
 def bucket_states(
@@ -30,24 +44,40 @@ def bucket_states(
     if image.holds:
         image = swept(image, now_ms)
     tally = image.tally if image.window_hour == now_ms // HOUR_MS else NO_TALLY
-    return [
-        BucketState(
-            entity_id,
-            resource,
-            name := plain_name(key),
-            level_milli(state, now_ms),
-            now_ms,
-            state.rate.capacity_milli,
-            state.rate.refill_milli,
-            state.rate.period_ms,
-            state.consumed_milli,
-            tally.rejected,
-            running_pause_ms(image, now_ms),
-            tally.asked.get(name, 0),
-            _first_expiry_ms(image, key),
+    states = []
+    for key, state in sorted(image.limits.items(), key=lambda stored: is_alias(stored[0])):
+        name = plain_name(key)
+        fields: dict[str, Any] = {}
+        if state.rate.terms is not None:
+            limit = limit_of(name, state.rate)
+            fields = {"terms": limit, **window_fields(limit, state, now_ms)}
+            fields["raised"] = raised_percent(state, now_ms)
+        states.append(
+            BucketState(
+                entity_id,
+                resource,
+                name,
+                level_milli(state, now_ms),
+                now_ms,
+                state.rate.capacity_milli,
+                state.rate.refill_milli,
+                state.rate.period_ms,
+                state.consumed_milli,
+                tally.rejected,
+                running_pause_ms(image, now_ms),
+                _asked(tally, name, state.rate),
+                _first_expiry_ms(image, key),
+                **fields,
+            )
         )
-        for key, state in sorted(image.limits.items(), key=lambda stored: is_alias(stored[0]))
-    ]
+    return states
+
+
+def _asked(tally: Tally, name: str, rate: Rate) -> int | Decimal:
+    """Return the largest rejected amount as users write it."""
+    currency = currency_of(rate)
+    units = tally.asked.get(usage_name(name, currency), 0)
+    return units if currency is None or not units else limit_of(name, rate).shown(units)
 
 
 def _first_expiry_ms(image: BucketImage, key: str) -> int | None:
@@ -82,15 +112,22 @@ def statuses_after(
     has taken (negative: given back) after this charge, and ``cost`` is the cost of the whole lease.
     A limit in debt is exceeded: no call is admitted until the debt is repaid.
     """
-    statuses = []
+    statuses: list[LimitStatus] = []
     for charge, answered in zip(grant.charges, grant.images, strict=False):
+        first = len(statuses)
         image = answered if isinstance(answered, BucketImage) else answered()
         if image.holds:
             image = swept(image, now_ms)
         for limit, key in zip(charge.in_force.limits, charge.in_force.keys, strict=True):
-            state, taken_milli = image.limits[key], since.get(limit.name, 0) * MILLI
+            unit = MILLI if limit.currency is None else 1
+            state, taken_milli = image.limits[key], since.get(limit.name, 0) * unit
+            if charge.is_bypass:
+                taken_milli = 0  # the block changes usage only
             left = state._replace(balance_milli=state.balance_milli - taken_milli)
             level, requested = level_milli(left, now_ms), cost.get(limit.name, 0)
+            if state.rate.terms is not None:
+                statuses.append(_status_under_terms(charge, limit, left, requested * unit, now_ms))
+                continue
             if limit.is_concurrent:  # slots are held and are no part of the cost
                 requested = charge.amounts_milli[key] // MILLI
                 retry_after = retry_after_s(image, key, 0, now_ms)
@@ -108,7 +145,35 @@ def statuses_after(
                     retry_after_seconds=retry_after,
                 )
             )
+        if charge.switch is not None:
+            switch = charge.switch
+            statuses[first:] = [after_switch(each, switch) for each in statuses[first:]]
     return statuses
+
+
+def _status_under_terms(
+    charge: Charge, limit: Limit, left: LimitState, cost: int, now_ms: int
+) -> LimitStatus:
+    """Return the status of a quota or a soft limit after a charge."""
+    level, retry_after = level_milli(left, now_ms), 0.0
+    exceeded = level < 0 and not limit.soft
+    if exceeded and left.quota is not None:
+        moment_ms = fits_at_ms(left, 0, now_ms)
+        retry_after = max(0, (moment_ms or now_ms) - now_ms) / 1000
+    elif exceeded:
+        retry_after = max(0, reaches_ms(left, 0) - now_ms) / 1000
+    return LimitStatus(
+        entity_id=charge.entity_id,
+        resource=charge.resource,
+        limit_name=limit.name,
+        limit=limit,
+        available=limit.shown(level),
+        requested=limit.shown(cost),
+        exceeded=exceeded,
+        retry_after_seconds=retry_after,
+        overdrawn=level < 0,
+        **window_fields(limit, left, now_ms),
+    )
 
 
 def resource_capacity(

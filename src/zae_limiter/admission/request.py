@@ -7,15 +7,19 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from zae_limiter.admission.in_force import InForce
+from zae_limiter.admission.in_force import InForce, stored_units
+from zae_limiter.admission.quotas import QuotaHold, QuotaSettlement
 from zae_limiter.admission.slots import SlotHold
+from zae_limiter.models.switches import SwitchMode
 from zae_limiter.models.timestamps import MILLI
 
 if TYPE_CHECKING:
     from zae_limiter.admission.image import BucketImage
     from zae_limiter.admission.reservation import Reservation
+    from zae_limiter.admission.thresholds import OnThreshold
     from zae_limiter.clock import Deadline
     from zae_limiter.models.status import LimitStatus
+    from zae_limiter.models.switches import Switch
 
 NO_NAMES: frozenset[str] = frozenset()
 
@@ -26,7 +30,9 @@ class Charge:
 
     Every limit in force is named, with 0 where nothing is taken from it. In the parent's part of a
     cascade ``through_child`` are the names of the limits that the child has, too: their usage is
-    counted apart, so that totals over entities count each token once.
+    counted apart, so that totals over entities count each token once. ``through_milli`` are the
+    amounts that come through children, if they are only a part of the amounts of these limits.
+    ``switch`` is the mode of the bucket at the stamp of the call; None if its limits are enforced.
     """
 
     entity_id: str
@@ -34,6 +40,18 @@ class Charge:
     in_force: InForce
     amounts_milli: Mapping[str, int]
     through_child: frozenset[str] = NO_NAMES
+    through_milli: Mapping[str, int] | None = None
+    switch: Switch | None = None
+
+    @property
+    def is_shadow(self) -> bool:
+        """Whether the charge is taken as a debt, however little the bucket holds."""
+        return self.switch is not None and self.switch.mode is SwitchMode.SHADOW
+
+    @property
+    def is_bypass(self) -> bool:
+        """Whether the charge only counts as usage."""
+        return self.switch is not None and self.switch.mode is SwitchMode.BYPASS
 
 
 @dataclass(slots=True)
@@ -47,7 +65,10 @@ class ChargeRequest:
     ``speculative`` lets a store write without reading first, where it can. ``deadline`` is by when
     the acquire must be decided; its configuration has been read within it. ``until_ms`` makes the
     charge of one bucket a reservation: tokens that will have accrued by then, but not later than
-    ``HORIZON_MS`` after the stamp, count as if they were there.
+    ``HORIZON_MS`` after the stamp, count as if they were there. ``in_order`` asks a store that
+    writes to each bucket by itself to do so one after the other, in the order of the charges.
+    ``on_threshold`` is told of the thresholds of quotas that the store marks because of this
+    charge; without it none are marked.
     """
 
     charges: tuple[Charge, ...]
@@ -58,6 +79,8 @@ class ChargeRequest:
     speculative: bool = True
     refreshed: bool = False
     until_ms: int | None = None
+    in_order: bool = False
+    on_threshold: OnThreshold | None = None
 
 
 class Settlement(NamedTuple):
@@ -66,9 +89,10 @@ class Settlement(NamedTuple):
     ``in_force`` are the limits it was charged under: a debt creates the bucket with them if it has
     been deleted meanwhile. A credit to a deleted bucket changes nothing, since that bucket is full,
     but it still counts as usage. ``through_child`` is that of the charge. ``admitted`` is added to
-    the count of admitted acquires. ``forfeits`` says that credits only correct what is counted as
-    consumed: the tokens are lost. ``released`` are slots that the charge holds; those that have
-    expired are left out.
+    the count of admitted acquires. ``forfeits`` says that the amounts only correct what is counted
+    as consumed: a reservation has lapsed, or the charge was bypassed. ``released`` are slots that
+    the charge holds; those that have expired are left out. ``quotas`` are the debts and credits of
+    quotas, with the amounts that the charge holds of them.
     """
 
     entity_id: str
@@ -79,6 +103,7 @@ class Settlement(NamedTuple):
     admitted: int = 0
     forfeits: bool = False
     released: tuple[SlotHold, ...] = ()
+    quotas: tuple[QuotaSettlement, ...] = ()
 
     def is_of_same_bucket(self, other: Settlement) -> bool:
         """Tell whether both settle the same bucket under the same limits."""
@@ -90,12 +115,13 @@ class Settlement(NamedTuple):
 
 
 class Renewal(NamedTuple):
-    """Slots of one bucket whose leases go on."""
+    """Slots, or held amounts of quotas, of one bucket whose leases go on."""
 
     entity_id: str
     resource: str
     in_force: InForce
-    holds: tuple[SlotHold, ...]
+    holds: tuple[SlotHold, ...] = ()
+    quota_holds: tuple[QuotaHold, ...] = ()
 
 
 class RenewalFailure(Enum):
@@ -119,45 +145,86 @@ class Grant:
     ``images`` are the buckets after that, as the store answered. Where putting one together takes
     time (a bucket in several shards), it is a function that does so. ``reservation`` says when that
     of a caller that waits is due. ``holds`` are the slots that were taken, of each charge; empty if
-    no limit has slots.
+    no limit has slots. ``quota_holds`` are the amounts of quotas that each charge holds.
+    ``would_reject`` says that a bucket in shadow mode would have rejected the charge.
     """
 
     charges: tuple[Charge, ...]
     images: Sequence[BucketImage | Callable[[], BucketImage]] = ()
     reservation: Reservation | None = None
     holds: tuple[tuple[SlotHold, ...], ...] = ()
+    quota_holds: tuple[tuple[QuotaHold, ...], ...] = ()
+    would_reject: bool = False
 
     def names(self) -> frozenset[str]:
         """Return the names of all limits of the buckets whose tokens can be settled."""
         first = self.charges[0].in_force.token_names
         return first if len(self.charges) == 1 else first | self.charges[1].in_force.token_names
 
-    def tokens(self, amounts: dict[str, int]) -> dict[str, int]:
-        """Return the amounts of limits that refill: slots are not settled."""
-        if not self.holds:
-            return amounts
-        names = self.names()
-        return {name: amount for name, amount in amounts.items() if name in names}
+    def budget_names(self) -> frozenset[str]:
+        """Return the names of the limits whose amounts are money."""
+        first = self.charges[0].in_force.budget_names
+        return first if len(self.charges) == 1 else first | self.charges[1].in_force.budget_names
+
+    def tokens(self, amounts: Mapping[str, int]) -> dict[str, int]:
+        """Return the amounts that can be settled, as the account of a lease counts them.
+
+        Those are whole tokens, or billionths of money. Slots are not settled.
+        """
+        has_bypass = True in [charge.is_bypass for charge in self.charges]
+        if not self.holds and not self.quota_holds and not has_bypass:
+            return dict(amounts)
+        names, money = self.names(), self.budget_names()
+        return {
+            name: stored_units(amount, True) if name in money else amount
+            for name, amount in amounts.items()
+            if name in names
+        }
+
+    def refund(self, amounts: Mapping[str, int]) -> tuple[Settlement, ...]:
+        """Return the credits that undo the whole grant; ``amounts`` are those of the call."""
+        refund = {name: -amount for name, amount in self.tokens(amounts).items()}
+        return self.settlements(refund, self.holds, self.quota_holds)
 
     def settlements(
         self,
         amounts: Mapping[str, int],
         released: tuple[tuple[SlotHold, ...], ...] = (),
+        ended: tuple[tuple[QuotaHold, ...], ...] = (),
+        *,
+        keeps: bool = False,
     ) -> tuple[Settlement, ...]:
         """Return debts (positive) and credits (negative) for each bucket that has the limit.
 
-        ``released`` are the slots to be given back, of each charge.
+        ``released`` are the slots to be given back, of each charge, and ``ended`` the holds of
+        quotas that the settlement ends, or changes if it ``keeps`` them.
         """
         found = []
         for position, charge in enumerate(self.charges):
             in_force = charge.in_force
+            money, quota_keys = in_force.budget_names, in_force.quota_keys
             owed = {
-                key: amounts[name] * MILLI
+                key: amounts[name] * (1 if name in money else MILLI)
                 for name, key in zip(in_force.names, in_force.keys, strict=True)
                 if amounts.get(name) and name in in_force.token_names
             }
+            if charge.is_bypass:
+                if owed:
+                    found.append(_of_bypass(charge, owed))
+                continue
+            quotas: tuple[QuotaSettlement, ...] = ()
+            if quota_keys:
+                holds = ended[position] if ended else ()
+                quotas = tuple(
+                    [
+                        QuotaSettlement(hold, owed.get(hold.key, 0), keeps)
+                        for hold in holds
+                        if owed.get(hold.key) or (hold.units and not keeps)
+                    ]
+                )
+                owed = {key: each for key, each in owed.items() if key not in quota_keys}
             slots = released[position] if released else ()
-            if owed or slots:
+            if owed or slots or quotas:
                 found.append(
                     Settlement(
                         entity_id=charge.entity_id,
@@ -166,9 +233,22 @@ class Grant:
                         amounts_milli=owed,
                         through_child=charge.through_child,
                         released=slots,
+                        quotas=quotas,
                     )
                 )
         return tuple(found)
+
+
+def _of_bypass(charge: Charge, owed: Mapping[str, int]) -> Settlement:
+    """Return the settlement of a bypassed charge, which changes usage only."""
+    return Settlement(
+        entity_id=charge.entity_id,
+        resource=charge.resource,
+        in_force=charge.in_force,
+        amounts_milli=owed,
+        through_child=charge.through_child,
+        forfeits=True,
+    )
 
 
 def with_released(

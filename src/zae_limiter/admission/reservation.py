@@ -18,6 +18,8 @@ from zae_limiter.admission.image import (
     LimitState,
     Rate,
     accrued_since_epoch,
+    is_quota,
+    is_soft,
     reaches_ms,
 )
 from zae_limiter.admission.shards.tree import WHOLE, Shard
@@ -40,8 +42,9 @@ Place = tuple[int, int]
 class Reservation(NamedTuple):
     """A committed charge that may be used from ``due_ms`` on.
 
-    ``limits`` are those that it names, with the balances that they would have if nothing had been
-    written after it. ``image`` is the bucket or shard after the write.
+    ``limits`` are the rates that it names, with the balances that they would have if nothing had
+    been written after it; quotas and soft limits are not waited for. ``image`` is the bucket or
+    shard after the write.
     """
 
     amounts_milli: Mapping[str, int]
@@ -109,8 +112,8 @@ def advance_milli(rate: Rate, amount_milli: int, now_ms: int, until_ms: int | No
     wait and for a limit that the charge does not name, and negative if the amount exceeds the
     capacity: such a charge never fits.
     """
-    if until_ms is None or not amount_milli:
-        return 0
+    if until_ms is None or not amount_milli or is_quota(rate):
+        return 0  # nobody reserves over the edge of a window
     if amount_milli > rate.capacity_milli:
         return -rate.capacity_milli
     by_ms = bound_ms(until_ms, now_ms)
@@ -130,8 +133,8 @@ def reserved(
     """
     limits = {}
     for key, amount in amounts_milli.items():
-        if amount:
-            state = image.limits[key]
+        state = image.limits[key]
+        if amount and not is_quota(state.rate) and not is_soft(state.rate):
             balance = state.balance_milli + behind_milli.get(key, 0)
             limits[key] = state._replace(balance_milli=balance)
     return Reservation(amounts_milli, limits, image, place, shard)
@@ -160,7 +163,9 @@ def next_try_ms(
         if wait_s * 1000 > deadline_ms - now_ms:  # also if it is infinite
             return None
         fits_ms = now_ms + round(wait_s * 1000)
-        if status.paused_seconds:
+        if status.limit.is_quota:  # nobody reserves over the edge of a window
+            latest_ms = max(latest_ms, fits_ms)
+        elif status.paused_seconds:
             paused_ms = now_ms + round(status.paused_seconds * 1000)
             latest_ms = max(latest_ms, paused_ms, fits_ms - HORIZON_MS)
         else:

@@ -10,6 +10,7 @@ from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.rebase import has_limits, is_newer
 from zae_limiter.admission.request import NO_NAMES, Charge
+from zae_limiter.admission.switches import Switches, switched, switches_of
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.config import (
     ConfigSnapshot,
@@ -25,34 +26,62 @@ class Scope:
     """The buckets that one acquire charges: the entity's, and its parent's if it cascades.
 
     ``buckets`` holds the entity id and the limits in force of each of them, the entity first.
+    ``switches`` are those of each bucket; None if no bucket has any.
     """
 
-    __slots__ = ("_through_child", "buckets", "has_slots", "names", "resource")
+    __slots__ = (
+        "_through_child",
+        "buckets",
+        "budget_names",
+        "has_quotas",
+        "has_slots",
+        "names",
+        "resource",
+        "switches",
+    )
 
-    def __init__(self, resource: str, buckets: tuple[tuple[str, InForce], ...]) -> None:
+    def __init__(
+        self,
+        resource: str,
+        buckets: tuple[tuple[str, InForce], ...],
+        switches: tuple[Switches | None, ...] | None = None,
+    ) -> None:
         self.resource = resource
         self.buckets = buckets
+        self.switches = switches
         _, own = buckets[0]
         names, shared, has_slots = own.name_set, own.token_names, bool(own.slot_keys)
+        has_quotas = bool(own.quota_keys)
         for _, of_parent in buckets[1:]:
             names = names | of_parent.name_set
             shared = shared & of_parent.token_names
             has_slots = has_slots or bool(of_parent.slot_keys)
+            has_quotas = has_quotas or bool(of_parent.quota_keys)
         self.names = names
         self.has_slots = has_slots
+        self.has_quotas = has_quotas
+        self.budget_names = _budget_names([in_force for _, in_force in buckets])
         self._through_child = shared  # the parent counts the limits that its child has as well
 
     def charges(
-        self, amounts: Mapping[str, int], field: str = "consume", takes_slot: bool = True
+        self,
+        amounts: Mapping[str, int],
+        now_ms: int,
+        field: str = "consume",
+        takes_slot: bool = True,
     ) -> tuple[Charge, ...]:
         """Return the charge of each bucket: the amounts of the limits that the bucket has.
 
         An acquire (``takes_slot``) takes one slot of each limit on calls in flight, unless
-        ``amounts`` names another number.
+        ``amounts`` names another number. Each charge has the mode of its bucket at ``now_ms``.
         """
-        for name in amounts:
+        for name, amount in amounts.items():
             if name not in self.names:
                 self._raise_unknown(amounts, field)
+            if type(amount) is not int and name not in self.budget_names:
+                raise ValidationError(
+                    f"{field}.{name}", amount, "must be a whole number: the limit is no budget"
+                )
         charges: list[Charge] = []
         for entity_id, in_force in self.buckets:
             taken = in_force.amounts_milli(amounts)
@@ -60,6 +89,9 @@ class Scope:
                 in_force.add_slots(taken, amounts)
             through_child = self._through_child if charges else NO_NAMES  # the first is the child
             charges.append(Charge(entity_id, self.resource, in_force, taken, through_child))
+        if self.switches is not None:
+            each = zip(charges, self.switches, strict=True)
+            return tuple([switched(charge, switches, now_ms) for charge, switches in each])
         return tuple(charges)
 
     def is_stale(self, images: Sequence[BucketImage | None]) -> bool:
@@ -79,6 +111,23 @@ class Scope:
         )
 
 
+NO_BUDGETS: frozenset[str] = frozenset()
+
+
+def _budget_names(limits: Sequence[InForce]) -> frozenset[str]:
+    """Return the limits whose amounts are money, for the entity and for its parent."""
+    names = NO_BUDGETS.union(*[each.budget_names for each in limits])
+    for each in limits if names else ():
+        for name in names & each.name_set - each.budget_names:
+            raise ValidationError(
+                f"limits.{name}",
+                name,
+                "is a budget of the entity or of its parent, but not of "
+                "both; give one of them another name",
+            )
+    return names
+
+
 class Resolved(NamedTuple):
     """The configuration of one entity on one resource.
 
@@ -92,6 +141,7 @@ class Resolved(NamedTuple):
     version: int  # the configuration version of the namespace
     alone: Scope | None  # the scope of an acquire that does not cascade, prepared for many calls
     shared: SharedConfig  # the levels that apply to other entities on the resource as well
+    switches: Switches | None = None
 
 
 def resolve(
@@ -99,14 +149,17 @@ def resolve(
 ) -> Resolved:
     """Apply the precedence: entity and resource, entity ``_default_``, resource, system."""
     entity, in_force = snapshot.entity, _winning(snapshot, ttl_multiplier)
+    switches = switches_of(snapshot)
+    own_switches = None if switches is None else (switches,)
     return Resolved(
         in_force,
         snapshot.system.on_unavailable if snapshot.system else None,
         entity.parent_id if entity is not None else None,
         entity is not None and entity.cascade,
         snapshot.version,
-        None if in_force is None else Scope(resource, ((entity_id, in_force),)),
+        None if in_force is None else Scope(resource, ((entity_id, in_force),), own_switches),
         SharedConfig(snapshot.version, snapshot.resource, snapshot.system),
+        switches,
     )
 
 

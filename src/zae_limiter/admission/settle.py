@@ -5,8 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from zae_limiter.admission.image import BucketImage, LimitState, full_balance, is_slots
-from zae_limiter.admission.in_force import is_alias, plain_name
+from zae_limiter.admission.in_force import is_alias, plain_name, stored_units
 from zae_limiter.admission.moves import Move, reset_move, top_up_move
+from zae_limiter.admission.quotas import (
+    QuotaLedger,
+    QuotaMove,
+    has_same_windows,
+    reset_quota,
+    top_up_quota,
+)
 from zae_limiter.admission.rebase import full_bucket, full_limit
 from zae_limiter.admission.request import Renewal, Settlement
 from zae_limiter.admission.slots import SlotHold, SlotLedger
@@ -18,19 +25,24 @@ from zae_limiter.models.timestamps import MILLI
 def settle(image: BucketImage | None, settlement: Settlement, now_ms: int) -> BucketImage | None:
     """Return the bucket after its debts and credits; None if it is absent and gets only credits."""
     in_force, amounts = settlement.in_force, settlement.amounts_milli
+    is_absent = False
     if image is None:
         if all(amount <= 0 for amount in amounts.values()):
             return None
         image = full_bucket(in_force, now_ms)
+        is_absent = True
     if settlement.released:
         image = _with_released(image, settlement.released, now_ms)
     limits = dict(image.limits)
+    used: Mapping[str, int] = {}
+    if settlement.quotas:
+        used = _settle_quotas(limits, settlement, now_ms, image.life, is_absent=is_absent)
     for key, amount_milli in amounts.items():
         state = limits.get(key) or full_limit(in_force.rate_of(key), now_ms)
         limits[key] = _shift(state, amount_milli, now_ms, settlement.forfeits)
     through = image.through_children
     if settlement.through_child:
-        through = with_through_child(through, amounts, settlement.through_child)
+        through = with_through_child(through, {**amounts, **used}, settlement.through_child)
     return image._replace(
         limits=limits,
         expires_ms=in_force.extended_ttl(image.expires_ms, now_ms),
@@ -38,6 +50,37 @@ def settle(image: BucketImage | None, settlement: Settlement, now_ms: int) -> Bu
         writes=image.writes + 1,
         through_children=through,
     )
+
+
+def _settle_quotas(
+    limits: dict[str, LimitState],
+    settlement: Settlement,
+    now_ms: int,
+    life: str,
+    *,
+    is_absent: bool,
+) -> dict[str, int]:
+    """Settle the quotas of a charge; return the change of each one's usage, by stored name.
+
+    If the bucket was deleted meanwhile, or the limit is no quota any more, only usage changes.
+    """
+    used = {}
+    for each in settlement.quotas:
+        key = each.hold.key
+        state = limits.get(key) or full_limit(settlement.in_force.rate_of(key), now_ms)
+        if state.quota is None or is_absent:
+            change = each.change
+            limits[key] = state._replace(consumed_milli=state.consumed_milli + change)
+        else:
+            ledger = QuotaLedger(key, state, now_ms, charges=False, life=life)
+            ledger.settle(
+                each, is_same=has_same_windows(state.rate, settlement.in_force.rate_of(key))
+            )
+            planned = ledger.finish(asked=False)
+            change = planned.move.consumed_milli
+            limits[key] = planned.applied(state)
+        used[key] = change
+    return used
 
 
 def _with_released(image: BucketImage, released: Iterable[SlotHold], now_ms: int) -> BucketImage:
@@ -54,13 +97,36 @@ def renew(
 
     The expiry is None for a hold that had expired before the renewal.
     """
-    if image is None or image.holds is None:
-        return image, (None,) * len(renewal.holds)
-    ledger = SlotLedger(image, now_ms)
-    moments = tuple([ledger.renew(hold) for hold in renewal.holds])
+    moments: list[int | None] = []
+    if image is None:
+        return None, (None,) * (len(renewal.holds) + len(renewal.quota_holds))
+    after = image
+    if renewal.holds:
+        ledger = SlotLedger(image, now_ms)
+        moments += [ledger.renew(hold) for hold in renewal.holds]
+        after = ledger.applied()
+    if renewal.quota_holds:
+        limits = dict(after.limits)
+        moments += _renewed_quotas(limits, renewal, now_ms, image.life)
+        after = after._replace(limits=limits)
     expires_ms = renewal.in_force.extended_ttl(image.expires_ms, now_ms)
-    after = ledger.applied()._replace(expires_ms=expires_ms, writes=image.writes + 1)
-    return after, moments
+    return after._replace(expires_ms=expires_ms, writes=image.writes + 1), tuple(moments)
+
+
+def _renewed_quotas(
+    limits: dict[str, LimitState], renewal: Renewal, now_ms: int, life: str
+) -> list[int | None]:
+    """Move held amounts to a later expiry, in seconds; None for those that have expired."""
+    moments = []
+    for hold in renewal.quota_holds:
+        state, moment = limits.get(hold.key), None
+        then = renewal.in_force.rate_of(hold.key)
+        if state is not None and has_same_windows(state.rate, then):
+            ledger = QuotaLedger(hold.key, state, now_ms, charges=False, life=life)
+            moment = ledger.renew(hold)
+            limits[hold.key] = ledger.finish(asked=False).applied(state)
+        moments.append(moment)
+    return moments
 
 
 def _shift(state: LimitState, amount_milli: int, now_ms: int, forfeits: bool) -> LimitState:
@@ -81,8 +147,9 @@ def _shift(state: LimitState, amount_milli: int, now_ms: int, forfeits: bool) ->
 
 def reset(image: BucketImage, now_ms: int) -> tuple[BucketImage, list[Move]]:
     """Return the bucket with every limit full, and the moves. Consumption stays counted."""
-    moves = reset_moves(image, now_ms)
-    return _moved(image, moves), moves
+    moves, quotas = reset_moves(image, now_ms), reset_quotas(image, now_ms)
+    after = _moved(image, moves)
+    return with_quotas(after, quotas), [*moves, *[each.move for each in quotas]]
 
 
 def reset_moves(image: BucketImage, now_ms: int) -> list[Move]:
@@ -90,8 +157,26 @@ def reset_moves(image: BucketImage, now_ms: int) -> list[Move]:
     return [
         reset_move(key, state, now_ms)
         for key, state in image.limits.items()
-        if not is_slots(state.rate)
+        if not is_slots(state.rate) and state.quota is None
     ]
+
+
+def reset_quotas(image: BucketImage, now_ms: int) -> list[QuotaMove]:
+    """Return the changes of a reset to quotas; none for a window in which nothing was used."""
+    planned = [
+        reset_quota(key, state, now_ms)
+        for key, state in image.limits.items()
+        if state.quota is not None
+    ]
+    return [each for each in planned if each is not None]
+
+
+def with_quotas(image: BucketImage, planned: Iterable[QuotaMove]) -> BucketImage:
+    """Return the bucket after the changes of its quotas."""
+    limits = dict(image.limits)
+    for each in planned:
+        limits[each.move.key] = each.applied(limits[each.move.key])
+    return image._replace(limits=limits)
 
 
 def top_up(
@@ -105,8 +190,28 @@ def top_up(
     moves = [
         top_up_move(name, image.limits[name], amount * MILLI, now_ms)
         for name, amount in amounts.items()
+        if image.limits[name].quota is None
     ]
-    return _moved(image, moves), moves
+    quotas = top_up_quotas(image.limits, amounts, now_ms)
+    after = with_quotas(_moved(image, moves), quotas)
+    return after, [*moves, *[each.move for each in quotas]]
+
+
+def top_up_quotas(
+    limits: Mapping[str, LimitState], amounts: Mapping[str, int], now_ms: int
+) -> list[QuotaMove]:
+    """Return the changes of a top-up to quotas, whose level may exceed the amount."""
+    planned = []
+    for name, amount in amounts.items():
+        if limits[name].quota is not None:
+            units = stored_units(amount, is_money(limits[name]))
+            planned.append(top_up_quota(name, limits[name], units, now_ms))
+    return planned
+
+
+def is_money(state: LimitState) -> bool:
+    """Tell whether the amounts of a limit are money."""
+    return state.rate.terms is not None and state.rate.terms.currency is not None
 
 
 def paused_until(before_ms: int | None, until_ms: int, now_ms: int) -> int | None:
@@ -143,6 +248,10 @@ def added_milli(moves: Iterable[Move]) -> dict[str, int]:
 def check_topped(stored: Mapping[str, LimitState], amounts: Mapping[str, int]) -> None:
     """Raise unless the bucket has all limits that are to be topped up, and none has slots."""
     for name in amounts:
+        is_whole = type(amounts[name]) is int
+        if name in stored and not is_whole and not is_money(stored[name]):
+            reason = "must be a whole number: the limit is no budget"
+            raise ValidationError(f"amounts.{name}", amounts[name], reason)
         if name in stored and is_slots(stored[name].rate):
             raise ValidationError("amounts", name, "has slots, which come back by themselves")
         if name not in stored:

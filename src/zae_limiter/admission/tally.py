@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from math import ceil
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
+from zae_limiter.naming import usage_name
+
 if TYPE_CHECKING:
+    from decimal import Decimal
+
     from zae_limiter.models.status import LimitStatus
 
 NO_ASKED: Mapping[str, int] = MappingProxyType({})
@@ -17,8 +22,8 @@ class Tally(NamedTuple):
 
     ``rejected`` counts acquires that ended in a rejection. ``through_children`` of them were
     acquires of children, which the children count as well. ``waited`` counts acquires that waited,
-    whether they were granted or rejected. ``asked`` is the largest rejected amount of each limit,
-    in whole tokens by plain name.
+    whether they were granted or rejected. ``asked`` is the largest rejected amount of each limit:
+    whole tokens by plain name, and billionths of a budget by the name of its usage.
     """
 
     rejected: int = 0
@@ -88,6 +93,15 @@ def _asked(exceeded: Iterable[LimitStatus]) -> dict[str, int]:
     amounts: dict[str, int] = {}
     for status in exceeded:
         if status.requested:
-            before = amounts.get(status.limit_name, 0)
-            amounts[status.limit_name] = max(status.requested, before)
+            name = usage_name(status.limit_name, status.limit.currency)
+            units = _units(status.requested, status.limit.currency)
+            amounts[name] = max(units, amounts.get(name, 0))
     return amounts
+
+
+def _units(requested: int | Decimal, currency: str | None) -> int:
+    if currency is None:
+        return ceil(requested)
+    from zae_limiter.models.money import billionths_of  # rates need no decimal numbers
+
+    return billionths_of(requested)

@@ -11,17 +11,19 @@ from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from zae_limiter.admission.image import HOUR_MS, BucketImage, is_slots
-from zae_limiter.admission.in_force import plain_name
+from zae_limiter.admission.image import HOUR_MS, BucketImage, Rate, is_slots
+from zae_limiter.admission.in_force import InForce, plain_name
 from zae_limiter.admission.tally import NO_TALLY, Tally
 from zae_limiter.models.timestamps import MILLI
+from zae_limiter.naming import CURRENCY, usage_name
 
 NO_TOKENS: Mapping[str, int] = MappingProxyType({})
 
 
 class WindowUsage(NamedTuple):
-    """The usage of one bucket in one hour, in whole tokens, net of refunds.
+    """The usage of one bucket in one hour, net of refunds, by the names that ``usage_name`` makes.
 
+    Amounts are whole tokens, and those of budgets billionths of a currency unit.
     ``through_children`` is the part of ``counters`` that cascaded from children, which the children
     count as well. ``events`` counts admitted acquires; ``tally`` counts rejected and waiting ones
     and is approximate.
@@ -86,14 +88,21 @@ def with_through_child(
 
 
 def late_credit(
-    amounts_milli: Mapping[str, int], now_ms: int, through_child: Collection[str] = ()
+    amounts_milli: Mapping[str, int],
+    now_ms: int,
+    in_force: InForce,
+    through_child: Collection[str] = (),
 ) -> WindowUsage:
     """Return the negative usage that a credit to a deleted bucket adds to the counted usage."""
+    names = {key: in_force.usage_name(key) for key in amounts_milli}
+    of_child = {
+        key: amount for key, amount in amounts_milli.items() if plain_name(key) in through_child
+    }
     return WindowUsage(
         now_ms // HOUR_MS,
-        _whole_tokens(_by_plain_name(amounts_milli, None)),
+        whole_amounts(_summed(amounts_milli, names)),
         0,
-        _whole_tokens(_by_plain_name(amounts_milli, through_child)),
+        whole_amounts(_summed(of_child, names)),
     )
 
 
@@ -104,14 +113,28 @@ def open_window(image: BucketImage) -> WindowUsage | None:
         for key, state in image.limits.items()
         if not is_slots(state.rate)  # slots are not counted as usage
     }
+    names = {
+        key: usage_name(plain_name(key), currency_of(state.rate))
+        for key, state in image.limits.items()
+    }
     window = WindowUsage(
         image.window_hour,
-        _whole_tokens(_by_plain_name(used_milli, None)),
+        whole_amounts(_summed(used_milli, names)),
         image.admitted - image.admitted_counted,
-        _whole_tokens(image.through_children or NO_TOKENS),
+        whole_amounts(_through_children(image, names)),
         image.tally,
     )
     return None if window.is_empty else window
+
+
+def _through_children(image: BucketImage, names: Mapping[str, str]) -> Mapping[str, int]:
+    """Return the amounts through children, which an image has by plain name."""
+    if not image.through_children:
+        return NO_TOKENS
+    by_plain_name = {plain_name(key): name for key, name in names.items()}
+    return {
+        by_plain_name.get(name, name): amount for name, amount in image.through_children.items()
+    }
 
 
 def roll(image: BucketImage, now_ms: int) -> tuple[BucketImage, WindowUsage | None]:
@@ -136,17 +159,23 @@ def roll(image: BucketImage, now_ms: int) -> tuple[BucketImage, WindowUsage | No
     return rolled, open_window(image)
 
 
-def _by_plain_name(
-    amounts_milli: Mapping[str, int], names: Collection[str] | None
-) -> dict[str, int]:
-    """Sum amounts under their plain names. If ``names`` is given, other names are left out."""
+def _summed(amounts_milli: Mapping[str, int], names: Mapping[str, str]) -> dict[str, int]:
+    """Sum amounts by stored name under the names of their usage."""
     sums: dict[str, int] = {}
     for key, amount_milli in amounts_milli.items():
-        name = plain_name(key)
-        if names is None or name in names:
-            sums[name] = sums.get(name, 0) + amount_milli
+        name = names[key]
+        sums[name] = sums.get(name, 0) + amount_milli
     return sums
 
 
-def _whole_tokens(amounts_milli: Mapping[str, int]) -> dict[str, int]:
-    return {name: amount // MILLI for name, amount in amounts_milli.items()}
+def currency_of(rate: Rate) -> str | None:
+    """Return the currency of a budget; None for other limits."""
+    return None if rate.terms is None else rate.terms.currency
+
+
+def whole_amounts(amounts_milli: Mapping[str, int]) -> dict[str, int]:
+    """Return whole tokens; the billionths of budgets stay, since no money may be lost."""
+    return {
+        name: amount if CURRENCY in name else amount // MILLI
+        for name, amount in amounts_milli.items()
+    }

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from zae_limiter.admission.charge import statuses
+from zae_limiter.admission.fit import has_no_debt
 from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.moves import added_move, after
+from zae_limiter.admission.quotas import QuotaSettlement
 from zae_limiter.admission.request import (
     Charge,
     ChargeOutcome,
@@ -43,7 +45,21 @@ def grant(
         images.append(image)
         holds.append(holds_of(charge, applied))
     all_holds = tuple(holds) if any(holds) else ()
-    return Grant(request.charges, images, outcomes[0].reservation, all_holds)
+    quota_holds = tuple([each.quota_holds for each in outcomes])
+    granted = Grant(
+        request.charges,
+        images,
+        outcomes[0].reservation,
+        all_holds,
+        quota_holds if any(quota_holds) else (),
+    )
+    for charge, image, applied in zip(request.charges, images, outcomes, strict=True):
+        if charge.switch is not None and charge.is_shadow:
+            is_overdrawn = applied.is_overdrawn
+            if callable(image):  # several shards, which share a debt
+                is_overdrawn = not has_no_debt(image(), charge.amounts_milli, request.clock())
+            granted.would_reject = granted.would_reject or is_overdrawn
+    return granted
 
 
 def holds_of(charge: Charge, outcome: Applied) -> tuple[SlotHold, ...]:
@@ -61,11 +77,13 @@ def holds_of(charge: Charge, outcome: Applied) -> tuple[SlotHold, ...]:
 
 def refund_of(charge: Charge, applied: Applied) -> Settlement:
     """Return the credits that undo an applied charge, and the slots that it gives back."""
-    slot_keys = charge.in_force.slot_keys
+    slot_keys, quota_keys = charge.in_force.slot_keys, charge.in_force.quota_keys
+    if charge.is_bypass:
+        quota_keys = ()  # nothing of them is held
     amounts = {
         key: -amount
         for key, amount in charge.amounts_milli.items()
-        if amount and key not in slot_keys
+        if amount and key not in slot_keys and key not in quota_keys
     }
     return Settlement(
         entity_id=charge.entity_id,
@@ -73,7 +91,11 @@ def refund_of(charge: Charge, applied: Applied) -> Settlement:
         in_force=charge.in_force,
         amounts_milli=amounts,
         through_child=charge.through_child,
+        forfeits=charge.is_bypass,
         released=holds_of(charge, applied),
+        quotas=tuple(
+            [QuotaSettlement(hold, -hold.units) for hold in applied.quota_holds if hold.units]
+        ),
     )
 
 
@@ -127,7 +149,7 @@ def _image_if_refunded(
     image = _image_of(charge, KnownShards.of(cache, bucket_id), now_ms)
     if isinstance(image, CombinedImage):
         return image
-    if isinstance(outcome, Applied) and outcome.image is not None:
+    if isinstance(outcome, Applied) and outcome.image is not None and not charge.is_bypass:
         refund = [added_move(key, amount) for key, amount in charge.amounts_milli.items()]
         return after(outcome.image, refund)
     return image

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from enum import Enum
 
-from zae_limiter.admission.fit import fits
 from zae_limiter.dynamodb.buckets.cache import BucketCache, holds_limits
 from zae_limiter.dynamodb.buckets.outcomes import Rejected
 from zae_limiter.dynamodb.buckets.pending import PendingChange
@@ -47,7 +46,7 @@ class RejectionCache:
             and holds_limits(entry.bucket, change.in_force)
         ):
             image = entry.bucket.image
-            if fits(image, change.amounts_milli, now_ms, change.until_ms):
+            if change.fits(image, now_ms):
                 return Prospect.FITS
             if pending.look_first or not now_ms - self._ttl_ms < entry.at_ms <= now_ms:
                 return Prospect.DOUBTFUL

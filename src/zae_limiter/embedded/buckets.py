@@ -10,6 +10,7 @@ from zae_limiter.admission import settle as settling
 from zae_limiter.admission.charge import ChargePlan, plan_charge, statuses
 from zae_limiter.admission.image import HOUR_MS, BucketImage, running_pause_ms
 from zae_limiter.admission.in_force import InForce
+from zae_limiter.admission.quotas import in_life
 from zae_limiter.admission.rebase import full_bucket
 from zae_limiter.admission.report import bucket_states, counted_state, resource_capacity
 from zae_limiter.admission.request import (
@@ -24,6 +25,7 @@ from zae_limiter.admission.request import (
     StaleLimits,
 )
 from zae_limiter.admission.reservation import reserved
+from zae_limiter.admission.thresholds import Crossing, with_raised
 from zae_limiter.admission.usage import WindowUsage, late_credit, open_window, roll
 from zae_limiter.concurrency.tallies import TakenTallies
 from zae_limiter.embedded.history import record
@@ -38,6 +40,7 @@ from zae_limiter.embedded.tables import (
 )
 from zae_limiter.models.audit import AuditAction, AuditedChange, pause_event
 from zae_limiter.models.bucket import BucketEntry, BucketState, ResourceCapacity
+from zae_limiter.models.limit import plain_amounts
 
 BATCH = 100  # buckets that are read by key in one transaction
 LIFE_BYTES = 6  # a life must differ from other lives of the same key while their slots are held
@@ -51,13 +54,14 @@ def charge(
     namespace_id: str,
     request: ChargeRequest,
     noted: TakenTallies | None = None,
+    raised: list[Crossing] | None = None,
 ) -> ChargeOutcome:
     """Charge every bucket or none. The stamp is read inside the transaction.
 
-    The write of a charged bucket also stores the counts that were ``noted`` for it.
+    The write of a charged bucket also stores the counts that were ``noted`` for it. It marks the
+    thresholds that the charge reaches, and lists them in ``raised``.
     """
-    if noted is not None:
-        noted.give_back()  # a transaction before this one may have been rolled back
+    _begin(noted, raised)
     charges, until_ms, now_ms = request.charges, request.until_ms, request.clock()
     plans: list[_Decision] = []
     fits = True
@@ -65,11 +69,13 @@ def charge(
         image, window = tables.get_bucket(namespace_id, wanted.entity_id, wanted.resource), None
         if image is not None:
             image, window = roll(image, now_ms)
+        if until_ms is not None and wanted.switch is not None:
+            until_ms = None  # it is admitted at once
         plan = plan_charge(image, wanted, now_ms, request.refreshed, request.is_acquire, until_ms)
         if plan is None:
             assert image is not None, "an absent bucket has no configuration"
             return StaleLimits(image.config_version)
-        if plan.holds:
+        if plan.holds or plan.quota_holds:
             plan = _with_life(plan)
         fits = fits and plan.granted is not None
         plans.append((wanted, plan, window, image))
@@ -83,23 +89,33 @@ def charge(
         assert image is not None
         if noted is not None:
             image = _with_noted(tables, namespace_id, wanted, image, noted)
+        if plan.quota_holds:
+            image = _with_marks(wanted, image, now_ms, raised)
         _write(tables, namespace_id, wanted.entity_id, wanted.resource, image, closed=window)
         images.append(image)
     if until_ms is not None:
         return _reserved(charges, plans, images)
+    granted = Grant(charges, images)
     for _, plan, _, _ in plans:
         if plan.holds:
-            return Grant(charges, images, holds=tuple([plan.holds for _, plan, _, _ in plans]))
-    return Grant(charges, images)
+            granted.holds = tuple([plan.holds for _, plan, _, _ in plans])
+        if plan.quota_holds:
+            granted.quota_holds = tuple([plan.quota_holds for _, plan, _, _ in plans])
+        if plan.would_reject:
+            granted.would_reject = True
+    return granted
 
 
 def _with_life(plan: ChargePlan) -> ChargePlan:
-    """Begin the life of a bucket with its first taken slots."""
+    """Begin the life of a bucket with its first taken slots, or its first hold of a quota."""
     if plan.granted is None or plan.granted.life:
         return plan
     life = os.urandom(LIFE_BYTES).hex()
-    holds = tuple([hold._replace(life=life) for hold in plan.holds])
-    return plan._replace(granted=plan.granted._replace(life=life), holds=holds)
+    return plan._replace(
+        granted=plan.granted._replace(life=life),
+        holds=tuple([hold._replace(life=life) for hold in plan.holds]),
+        quota_holds=in_life(plan.quota_holds, life),
+    )
 
 
 def _reserved(
@@ -109,7 +125,9 @@ def _reserved(
     ((wanted, plan, _, _),) = plans
     assert plan.granted is not None
     place = plan.granted.writes, 0
-    return Grant(charges, images, reserved(plan.granted, wanted.amounts_milli, place, {}))
+    reservation = reserved(plan.granted, wanted.amounts_milli, place, {})
+    quota_holds = (plan.quota_holds,) if plan.quota_holds else ()
+    return Grant(charges, images, reservation, quota_holds=quota_holds)
 
 
 def settle(
@@ -118,13 +136,17 @@ def settle(
     settlements: tuple[Settlement, ...],
     clock: Callable[[], int],
     noted: TakenTallies | None = None,
+    raised: list[Crossing] | None = None,
 ) -> None:
-    """Write every debt and credit, and the counts that were ``noted`` for these buckets."""
-    if noted is not None:
-        noted.give_back()  # a transaction before this one may have been rolled back
+    """Write every debt and credit, and the counts that were ``noted`` for these buckets.
+
+    Thresholds are marked and listed as by ``charge``.
+    """
+    _begin(noted, raised)
     now_ms = clock()
     for settlement in settlements:
-        entity_id, resource, _, amounts_milli, through_child, *_ = settlement
+        entity_id, resource = settlement.entity_id, settlement.resource
+        amounts_milli, through_child = settlement.amounts_milli, settlement.through_child
         image, window = _rolled(tables.get_bucket(namespace_id, entity_id, resource), now_ms)
         if image is None and tables.is_purging(namespace_id):
             continue
@@ -132,9 +154,14 @@ def settle(
         if after is not None:
             if noted is not None:
                 after = _with_noted(tables, namespace_id, settlement, after, noted)
+            if settlement.quotas:
+                after = _with_marks(settlement, after, now_ms, raised)
             _write(tables, namespace_id, entity_id, resource, after, closed=window)
-        elif amounts_milli:
-            credit = late_credit(amounts_milli, now_ms, through_child)
+        elif amounts_milli or settlement.quotas:
+            changes = {each.hold.key: each.change for each in settlement.quotas}
+            credit = late_credit(
+                {**amounts_milli, **changes}, now_ms, settlement.in_force, through_child
+            )
             tables.add_usage(namespace_id, entity_id, resource, credit)
 
 
@@ -274,17 +301,27 @@ def reset(tables: Tables, namespace_id: str, change: AuditedChange) -> bool:
 
 
 def top_up(
-    tables: Tables, namespace_id: str, change: AuditedChange, amounts: Mapping[str, int]
+    tables: Tables,
+    namespace_id: str,
+    change: AuditedChange,
+    amounts: Mapping[str, int],
+    in_force: InForce | None = None,
 ) -> bool:
-    """Add tokens up to the capacity; False if there is no bucket, which counts as full."""
+    """Add tokens up to the capacity; False if there is no bucket, which counts as full.
+
+    The window of a quota can be topped up before its first charge: then the bucket is created.
+    """
     image, window = _changed_bucket(tables, namespace_id, change)
     if image is None:
-        return False
+        if in_force is None or not any(key in amounts for key in in_force.quota_keys):
+            return False
+        refuse_if_purging(tables, namespace_id)
+        image = _new_bucket(in_force, None, change.now_ms)
     after, moves = settling.top_up(image, amounts, change.now_ms)
     _write_change(tables, namespace_id, change, after, window)
     added = settling.added_milli(moves)
     if any(added.values()):
-        details = {"amounts": dict(amounts), "added_milli": added}
+        details = {"amounts": plain_amounts(amounts), "added_milli": added}
         record(tables, namespace_id, change, AuditAction.BUCKET_TOPPED_UP, details)
     return True
 
@@ -375,6 +412,25 @@ def _rejection(
                 tables, namespace_id, wanted.entity_id, wanted.resource, plan.seen, closed=window
             )
     return Rejection(tuple(listed))
+
+
+def _begin(noted: TakenTallies | None, raised: list[Crossing] | None) -> None:
+    """Undo what a transaction before this one has taken, since it may have been rolled back."""
+    if noted is not None:
+        noted.give_back()
+    if raised is not None:
+        raised.clear()
+
+
+def _with_marks(
+    wanted: Charge | Settlement, image: BucketImage, now_ms: int, raised: list[Crossing] | None
+) -> BucketImage:
+    """Return the bucket with its reached thresholds marked, if somebody is told of them."""
+    if raised is None:
+        return image
+    image, crossings = with_raised(wanted.entity_id, wanted.resource, image, now_ms)
+    raised += crossings
+    return image
 
 
 def _with_noted(

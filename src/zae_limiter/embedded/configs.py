@@ -12,7 +12,14 @@ from zae_limiter.embedded.namespaces import is_at
 from zae_limiter.embedded.tables import NO_ENTITY, NO_RESOURCE, Listing, Tables
 from zae_limiter.models.audit import AuditAction, AuditedChange
 from zae_limiter.models.batch import ConfigBatch, level_event, place_event
-from zae_limiter.models.config import ConfigLevel, ConfigSnapshot, LevelConfig, StoredLevel
+from zae_limiter.models.config import (
+    ConfigLevel,
+    ConfigSnapshot,
+    LevelConfig,
+    StoredLevel,
+    with_switch,
+)
+from zae_limiter.models.switches import Switch, switch_event
 from zae_limiter.naming import DEFAULT_RESOURCE
 
 
@@ -45,8 +52,7 @@ def put(
     after = config.over(before, if_missing=if_missing)
     if after == before:
         return StoredLevel(after, changed=False)
-    tables.put_config(namespace_id, *level, after)
-    tables.bump_config_version(namespace_id)
+    _store(tables, namespace_id, level, after)
     details = {**after.to_dict(), "previous": before.to_dict() if before else None}
     record(tables, namespace_id, change, AuditAction.LIMITS_SET, details)
     return StoredLevel(after, changed=True)
@@ -57,11 +63,42 @@ def delete(tables: Tables, namespace_id: str, level: ConfigLevel, change: Audite
     before = tables.get_config(namespace_id, *level)
     if before is None:
         return False
-    tables.delete_config(namespace_id, *level)
-    tables.bump_config_version(namespace_id)
+    after = before.without_limits()
+    if after == before:
+        return False
+    _store(tables, namespace_id, level, after)
     details = {"previous": before.to_dict()}
     record(tables, namespace_id, change, AuditAction.LIMITS_DELETED, details)
     return True
+
+
+def set_switch(
+    tables: Tables,
+    namespace_id: str,
+    level: ConfigLevel,
+    switch: Switch | None,
+    change: AuditedChange,
+) -> bool:
+    """Set or remove the switch of a level; False if it is so already. The limits stay."""
+    before = tables.get_config(namespace_id, *level)
+    after = with_switch(before, switch)
+    if after == before:
+        return False
+    _store(tables, namespace_id, level, after)
+    details = switch_event(None if before is None else before.switch, switch)
+    record(tables, namespace_id, change, AuditAction.MODE_SET, details)
+    return True
+
+
+def _store(
+    tables: Tables, namespace_id: str, level: ConfigLevel, config: LevelConfig | None
+) -> None:
+    """Write or delete a level, and count the change."""
+    if config is None:
+        tables.delete_config(namespace_id, *level)
+    else:
+        tables.put_config(namespace_id, *level, config)
+    tables.bump_config_version(namespace_id)
 
 
 def get_many(

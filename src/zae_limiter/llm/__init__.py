@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     )
     from zae_limiter.llm.feedback import count_request, provider_wait, retries_of
     from zae_limiter.llm.inputs import CountTokens
+    from zae_limiter.llm.price_files import PriceFileError
+    from zae_limiter.llm.prices import ModelPrice, Prices
     from zae_limiter.llm.usage import (
         ALL_TOKENS,
         DEFAULT_METER,
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
         OUTPUT_TOKENS,
         REQUESTS,
         UNCACHED_INPUT_TOKENS,
+        Cost,
         Meter,
         Usage,
         Weights,
@@ -61,6 +64,9 @@ _MODULES = {  # all other names are in ``usage``
     "count_request": "feedback",
     "provider_wait": "feedback",
     "retries_of": "feedback",
+    "PriceFileError": "price_files",
+    "ModelPrice": "prices",
+    "Prices": "prices",
 }
 
 __all__ = [
@@ -70,12 +76,16 @@ __all__ = [
     "OUTPUT_TOKENS",
     "REQUESTS",
     "UNCACHED_INPUT_TOKENS",
+    "Cost",
     "Estimate",
     "Learned",
     "LlmCall",
     "LlmReservation",
     "LlmStream",
     "MaxTokens",
+    "ModelPrice",
+    "PriceFileError",
+    "Prices",
     "StreamMeter",
     "SyncLlmCall",
     "SyncLlmReservation",
@@ -106,6 +116,9 @@ def reserve(
     count: CountTokens | None = None,
     charge_refused: bool = True,
     pause: bool | str = True,
+    prices: Prices | ModelPrice | None = None,
+    budget: str | None = None,
+    budget_resource: str | None = None,
     **options: Any,
 ) -> LlmReservation: ...
 @overload
@@ -120,6 +133,9 @@ def reserve(
     count: CountTokens | None = None,
     charge_refused: bool = True,
     pause: bool | str = True,
+    prices: Prices | ModelPrice | None = None,
+    budget: str | None = None,
+    budget_resource: str | None = None,
     **options: Any,
 ) -> SyncLlmReservation: ...
 def reserve(
@@ -142,6 +158,12 @@ def reserve(
     ``count`` is a tokenizer that replaces the built-in estimate for texts, including those of
     answers that were cut off.
 
+    ``prices`` are the prices of models, such as ``llm.Prices.load("prices.yaml")``. Then a budget
+    is charged as well: the limit ``budget``, or the only one in the currency of the prices. It is a
+    limit of the resource, or of ``budget_resource``, where all models may share one. The price is
+    that of the model that the request names, or else of the resource; ``prices.of(model)`` names
+    another one. A model without a price raises ValidationError.
+
     ``charge_refused=False`` charges only the requests of a call that the provider has refused by a
     status such as 400 or 429.
 
@@ -149,8 +171,9 @@ def reserve(
     workers back off. ``pause`` names another entity whose bucket on the resource is paused, such as
     the parent; with False no bucket is paused.
 
-    Other options go to ``acquire``: ``timeout=``, ``limits=``, ``on_unavailable=``. With a
-    ``SyncRateLimiter`` the result is a plain context manager. The errors are those of ``acquire``.
+    Other options go to ``acquire``: ``timeout=``, ``limits=``, ``on_unavailable=``, ``also=``. The
+    resources of ``also`` are settled through ``call.lease.resource``. With a ``SyncRateLimiter``
+    the result is a plain context manager. The errors are those of ``acquire``.
     """
     tree = "_async" if inspect.iscoroutinefunction(limiter.is_available) else "_sync"
     module = import_module(f"zae_limiter.{tree}.llm")

@@ -94,6 +94,7 @@ class StreamMeter:
             cache_write_tokens=known.cache_write_tokens,
             reasoning_tokens=known.reasoning_tokens,
             requests=requests,
+            cache_write_1h_tokens=known.cache_write_1h_tokens,
         )
 
     @property

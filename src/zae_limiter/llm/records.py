@@ -6,7 +6,7 @@ import json
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import replace
 from inspect import isawaitable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.llm.chunks import StreamMeter
@@ -15,6 +15,10 @@ from zae_limiter.llm.feedback import RequestCount, is_refusal, provider_wait, re
 from zae_limiter.llm.inputs import CountTokens
 from zae_limiter.llm.usage import Meter, Usage, costs, get, usage_of
 from zae_limiter.models.limit import MAX_TOKENS
+
+if TYPE_CHECKING:
+    from zae_limiter.llm.prices import ModelPrice
+    from zae_limiter.models.limit import Amount
 
 
 class StreamRecord:
@@ -37,7 +41,8 @@ class CallRecord:
     """Collects the responses and streams of one reservation, and returns their usage together.
 
     A call that was sent costs at least its input. ``most_output`` are the tokens that the request
-    lets the model write, if it says so.
+    lets the model write, if it says so. With a ``price`` the usage has a cost in money, which is
+    charged to the limit ``budget``.
     """
 
     def __init__(
@@ -48,9 +53,13 @@ class CallRecord:
         count: CountTokens | None = None,
         charge_refused: bool = True,
         most_output: int | None = None,
+        price: ModelPrice | None = None,
     ) -> None:
         self.estimate = estimate
         self.meter = meter
+        self.price = price
+        self.budget: str | None = None
+        self.budget_resource: str | None = None  # None: the resource of the call itself
         self.sent = RequestCount()
         self.is_refunded = False
         self._count = count
@@ -176,20 +185,42 @@ class CallRecord:
 
     def usage(self) -> Usage:
         """Return the usage of the call as far as it is known."""
+        parts = self._usages()
+        usage = self._priced(sum(parts[1:], start=parts[0]), parts)
+        return replace(usage, requests=max(usage.requests, self.sent.requests))
+
+    def estimated_usage(self) -> Usage:
+        """Return the estimate as a usage, with its cost."""
+        estimated = self.estimate.usage
+        return self._priced(estimated, [estimated])
+
+    def _usages(self) -> list[Usage]:
+        """Return the usage of each request, or one for a call of which nothing is known."""
         streamed = [stream.usage() for stream in self._streams]
         known = [*self._reported, *self._unreported, *self._unread, *streamed]
         if known:
-            usage = sum(known[1:], start=known[0])
-        elif self.is_refunded and not self.sent.requests:
-            return Usage(requests=0)
-        else:
-            usage = self._failure or self.estimate.usage
-        return replace(usage, requests=max(usage.requests, self.sent.requests))
+            return known
+        if self.is_refunded and not self.sent.requests:
+            return [Usage(requests=0)]
+        return [self._failure or self.estimate.usage]
 
-    def amounts(self, usage: Usage) -> dict[str, int]:
-        """Return the cost of a usage by limit, at most the largest amount of a charge."""
-        cost = costs(usage, self.meter)
-        return {name: min(amount, MAX_TOKENS) for name, amount in cost.items()}
+    def _priced(self, usage: Usage, requests: list[Usage]) -> Usage:
+        """Return a usage with the cost of its requests: a long input has a price of its own."""
+        return usage if self.price is None else replace(usage, cost=self.price.cost(*requests))
+
+    def amounts(self, usage: Usage) -> dict[str, Amount]:
+        """Return the cost of a usage by limit, in tokens and in money."""
+        return self.tokens(usage) | self.money(usage)
+
+    def tokens(self, usage: Usage) -> dict[str, Amount]:
+        """Return the tokens of a usage by limit, at most the largest amount of a charge."""
+        return {name: min(amount, MAX_TOKENS) for name, amount in costs(usage, self.meter).items()}
+
+    def money(self, usage: Usage) -> dict[str, Amount]:
+        """Return the cost in money by the name of its budget; empty without prices."""
+        if self.budget is None or usage.cost is None:
+            return {}
+        return {self.budget: usage.cost.amount}
 
     def _failed_usage(self, error: BaseException) -> Usage:
         """Return the usage of a failed call without an answer, whose input was sent."""

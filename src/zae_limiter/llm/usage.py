@@ -10,9 +10,23 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from fractions import Fraction
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from zae_limiter.exceptions import ValidationError
+
+if TYPE_CHECKING:
+    from decimal import Decimal
+
+
+class Cost(NamedTuple):
+    """The price of a call, and the version of the price file that it comes from."""
+
+    amount: Decimal
+    currency: str
+    prices: str
+
+    def __str__(self) -> str:
+        return f"{self.amount:f} {self.currency}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +35,10 @@ class Usage:
 
     ``cached_tokens`` (read from the provider's cache) and ``cache_write_tokens`` are parts of
     ``input_tokens``, and ``reasoning_tokens`` are a part of ``output_tokens``. This holds for all
-    providers, even if their own fields are divided in another way. ``requests`` includes the
-    retries that an SDK makes by itself.
+    providers, even if their own fields are divided in another way. ``cache_write_1h_tokens`` are
+    the part of ``cache_write_tokens`` that the provider keeps for an hour, at a higher price.
+    ``requests`` includes the retries that an SDK makes by itself. ``cost`` is the price of the call
+    if it was reserved with prices.
     """
 
     input_tokens: int = 0
@@ -31,6 +47,8 @@ class Usage:
     cache_write_tokens: int = 0
     reasoning_tokens: int = 0
     requests: int = 1
+    cache_write_1h_tokens: int = 0
+    cost: Cost | None = None
 
     @property
     def total_tokens(self) -> int:
@@ -38,9 +56,19 @@ class Usage:
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: Usage) -> Usage:
-        return Usage(
-            *[getattr(self, each.name) + getattr(other, each.name) for each in fields(self)]
-        )
+        counts = [name for name in _FIELDS if name != "cost"]
+        summed = {name: getattr(self, name) + getattr(other, name) for name in counts}
+        return Usage(**summed, cost=_added(self.cost, other.cost))
+
+
+_FIELDS: Final = tuple(each.name for each in fields(Usage))
+
+
+def _added(first: Cost | None, second: Cost | None) -> Cost | None:
+    """Return the sum of two costs by the same prices; None if there is none."""
+    if first is None or second is None or first[1:] != second[1:]:
+        return None
+    return first._replace(amount=first.amount + second.amount)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,10 +221,20 @@ def _counts(usage: Any) -> dict[str, int]:
         details = get(usage, *groups)
         if counts.get(key) is None and details is not None:
             counts[key] = _whole(get(details, *names))
+    counts["cache_write_1h"] = _written_for_an_hour(usage)
     if _whole(get(usage, *_INCLUSIVE_INPUT)) is not None:
         # Some proxies add Anthropic's fields to OpenAI's, whose input includes their counts.
         counts["cache_read_beside"] = counts["cache_write_beside"] = None
     return {key: count for key, count in counts.items() if count is not None}
+
+
+def _written_for_an_hour(usage: Any) -> int | None:
+    """Return the part of cache writes that Anthropic or Bedrock keeps for an hour."""
+    of_anthropic = get(get(usage, "cache_creation"), "ephemeral_1h_input_tokens")
+    if of_anthropic is not None:
+        return _whole(of_anthropic)
+    parts = [each for each in items_of(get(usage, "cacheDetails")) if get(each, "ttl") == "1h"]
+    return sum(_whole(get(each, "inputTokens")) or 0 for each in parts) if parts else None
 
 
 def _whole(value: Any) -> int | None:
@@ -214,6 +252,7 @@ def usage_from(counts: Mapping[str, int], requests: int = 1) -> Usage:
     input_tokens = (
         counts.get("input", 0) + counts.get("tool_input_beside", 0) + read_beside + write_beside
     )
+    written = counts.get("cache_write", 0) + write_beside
     output = counts.get("output")
     if output is None:  # some providers report the total instead of the output
         output = max(0, counts.get("total", 0) - input_tokens - reasoning_beside)
@@ -221,7 +260,8 @@ def usage_from(counts: Mapping[str, int], requests: int = 1) -> Usage:
         input_tokens=input_tokens,
         output_tokens=output + reasoning_beside,
         cached_tokens=counts.get("cached", 0) + read_beside,
-        cache_write_tokens=counts.get("cache_write", 0) + write_beside,
+        cache_write_tokens=written,
         reasoning_tokens=counts.get("reasoning", 0) + reasoning_beside,
         requests=requests,
+        cache_write_1h_tokens=min(written, counts.get("cache_write_1h", 0)),
     )

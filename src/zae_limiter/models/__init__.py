@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from zae_limiter.models.limit import Limit, LimitName
     from zae_limiter.models.stack import LimiterInfo, StackOptions, Status
     from zae_limiter.models.status import Availability, LimitStatus
+    from zae_limiter.models.switches import Switch, SwitchMode
     from zae_limiter.models.usage import (
         EntityUsage,
         UsageRanking,
@@ -53,6 +54,8 @@ _MODULES = {
     "StackOptions": "stack",
     "Status": "stack",
     "StoreStats": "backend",
+    "Switch": "switches",
+    "SwitchMode": "switches",
     "EntityUsage": "usage",
     "UsageRanking": "usage",
     "UsageSnapshot": "usage",
@@ -85,6 +88,8 @@ __all__ = [
     "StackOptions",
     "Status",
     "StoreStats",
+    "Switch",
+    "SwitchMode",
     "UsageRanking",
     "UsageSnapshot",
     "UsageSummary",

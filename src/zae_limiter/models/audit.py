@@ -51,10 +51,12 @@ class AuditAction(StrEnum):
     PARENT_SET = "parent_set"
     LIMITS_SET = "limits_set"
     LIMITS_DELETED = "limits_deleted"
+    MODE_SET = "mode_set"
     BUCKET_RESET = "bucket_reset"
     BUCKET_TOPPED_UP = "bucket_topped_up"
     BUCKET_PAUSED = "bucket_paused"
     BUCKET_RESUMED = "bucket_resumed"
+    PRICES_LOADED = "prices_loaded"  # a process has begun to charge money by a price file
     NAMESPACE_REGISTERED = "namespace_registered"
     NAMESPACE_DELETED = "namespace_deleted"
     NAMESPACE_RECOVERED = "namespace_recovered"

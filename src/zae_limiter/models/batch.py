@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from zae_limiter.models.audit import AuditAction, AuditedChange, config_subject, parent_details
-from zae_limiter.models.config import ConfigLevel, Keep, LevelConfig, OnUnavailable
+from zae_limiter.models.config import KEEP, ConfigLevel, Keep, LevelConfig, OnUnavailable
 from zae_limiter.models.entity import Entity
 from zae_limiter.models.limit import Limit
+from zae_limiter.models.switches import NO_MODE, Switch
 from zae_limiter.models.timestamps import iso_from_ms
 
 T = TypeVar("T")
@@ -26,14 +27,15 @@ class Guard(NamedTuple):
 
 
 class LevelChange(NamedTuple):
-    """A change of the limits or the outage policy of one configuration level.
+    """A change of the limits, the outage policy or the switch of one configuration level.
 
-    KEEP leaves the limits or the policy as they are. A level without limits and policy is deleted.
+    KEEP leaves a part as it is. A level of which nothing remains is deleted.
     """
 
     level: ConfigLevel
     limits: tuple[Limit, ...] | Keep
     on_unavailable: OnUnavailable | Keep | None = None
+    switch: Switch | Keep | None = KEEP
 
     def after(self, before: LevelConfig | None) -> LevelConfig | None:
         """Return the content of the level after the change; None if the level is deleted."""
@@ -42,9 +44,9 @@ class LevelChange(NamedTuple):
         policy = self.on_unavailable
         if isinstance(policy, Keep):
             policy = stored.on_unavailable
-        if not limits and policy is None:
-            return None
-        return LevelConfig(limits, policy).in_order_of(before)
+        switch = stored.switch if isinstance(self.switch, Keep) else self.switch
+        after = LevelConfig(limits, policy, switch=switch)
+        return None if after.is_empty else after.in_order_of(before)
 
 
 class PlaceChange(NamedTuple):
@@ -127,9 +129,18 @@ def level_event(
     before: dict[str, Any] | None, after: LevelConfig | None
 ) -> tuple[AuditAction, dict[str, Any]]:
     """Return action and details of the event of a level; ``before`` is in the log's form."""
-    if after is None:
+    described = None if after is None else after.to_dict()
+    if _without_mode(before) == _without_mode(described):
+        mode = (described or {}).get("mode") or NO_MODE
+        return AuditAction.MODE_SET, {**mode, "previous": (before or {}).get("mode")}
+    if described is None:
         return AuditAction.LIMITS_DELETED, {"previous": before}
-    return AuditAction.LIMITS_SET, {**after.to_dict(), "previous": before}
+    return AuditAction.LIMITS_SET, {**described, "previous": before}
+
+
+def _without_mode(described: dict[str, Any] | None) -> dict[str, Any]:
+    content = {"limits": []} if described is None else described
+    return {key: value for key, value in content.items() if key != "mode"}
 
 
 def place_event(before: Entity | None, after: Entity | None) -> tuple[AuditAction, dict[str, Any]]:

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.limit import Limit
 from zae_limiter.models.timestamps import MILLI
+
+if TYPE_CHECKING:
+    from datetime import datetime
+    from decimal import Decimal
+
+BILLIONTHS = 10**9  # of a currency unit; as in models.money, which needs decimal
 
 # A pause ends by itself soon, if it is forgotten or if a provider has asked for it by mistake.
 MAX_PAUSE_S = 600
@@ -34,8 +40,12 @@ class BucketState:
     ``tokens_milli`` is its level at that moment. ``rejected`` counts the acquires that the bucket
     rejected in the running hour; it is approximate. ``paused_until_ms`` is the end of a pause in
     epoch milliseconds; None if the bucket is not paused. ``asked`` is the largest amount of this
-    limit that was rejected in the running hour, in whole tokens. ``slots_expire_ms`` is the moment
-    at which the first of the held slots expires unless it is renewed; None without held slots.
+    limit that was rejected in the running hour, as users write amounts. ``slots_expire_ms`` is the
+    moment at which the first of the held slots expires unless it is renewed; None without held
+    slots. ``terms`` is the limit itself if it is a quota or soft; the levels of a budget are in
+    billionths of the currency unit. A quota has its window, the amount ``used`` in it and the
+    amount ``held`` by calls in flight. ``raised`` is its highest threshold, in percent, that was
+    raised in the window; None if none was.
     """
 
     entity_id: str
@@ -49,22 +59,44 @@ class BucketState:
     total_consumed_milli: int | None = None
     rejected: int = 0
     paused_until_ms: int | None = None
-    asked: int = 0
+    asked: int | Decimal = 0
     slots_expire_ms: int | None = None
+    terms: Limit | None = None
+    used: int | Decimal | None = None
+    held: int | Decimal | None = None
+    window_start: datetime | None = None
+    window_end: datetime | None = None
+    raised: int | None = None
 
     @property
     def tokens(self) -> int:
-        """Whole tokens available; negative while in debt."""
-        return self.tokens_milli // MILLI
+        """Whole tokens available; negative while in debt. A budget counts whole currency units."""
+        return self.tokens_milli // self._unit
 
     @property
     def capacity(self) -> int:
-        """The capacity in whole tokens."""
-        return self.capacity_milli // MILLI
+        """The capacity in whole tokens, or in whole currency units of a budget."""
+        return self.capacity_milli // self._unit
+
+    @property
+    def available(self) -> int | Decimal:
+        """The level as users write amounts: whole tokens, or currency units of a budget."""
+        return self.tokens if self.terms is None else self.terms.shown(self.tokens_milli)
+
+    @property
+    def overdrawn(self) -> bool:
+        """Whether the level of a quota or soft limit is below zero."""
+        return self.terms is not None and self.tokens_milli < 0
+
+    @property
+    def _unit(self) -> int:
+        return MILLI if self.terms is None or self.terms.currency is None else BILLIONTHS
 
     @property
     def limit(self) -> Limit:
         """The limit with the parameters of this bucket."""
+        if self.terms is not None:
+            return self.terms
         return Limit.from_stored(
             self.limit_name,
             self.capacity_milli // MILLI,

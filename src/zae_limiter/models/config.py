@@ -10,6 +10,7 @@ from zae_limiter.exceptions import LimitsChangedError, ValidationError
 if TYPE_CHECKING:
     from zae_limiter.models.entity import Entity
     from zae_limiter.models.limit import Limit
+    from zae_limiter.models.switches import Switch
 
 
 class OnUnavailable(StrEnum):
@@ -27,7 +28,7 @@ class OnUnavailable(StrEnum):
 
 
 OutagePolicy = OnUnavailable | Literal["allow", "block"]  # a typo is a type error
-Mode = Literal["enforce", "shadow"]  # in shadow mode nothing is rejected
+Mode = Literal["enforce", "shadow"]  # of a call: in shadow mode nothing is rejected
 OnError = Literal["refund", "keep"]  # whether charges are given back if the block raises
 
 
@@ -76,17 +77,30 @@ class LevelConfig(NamedTuple):
     """The content of one configuration level.
 
     With ``keeps_policy``, a store that writes the level keeps the stored outage policy. With
-    ``replaces``, the level is written only if exactly these limits are stored, in any order.
+    ``replaces``, the level is written only if exactly these limits are stored, in any order. A
+    write of limits keeps the ``switch``, which is the mode of a resource or of an entity.
     """
 
     limits: tuple[Limit, ...]
     on_unavailable: OnUnavailable | None = None
     keeps_policy: bool = False
     replaces: tuple[Limit, ...] | None = None
+    switch: Switch | None = None
 
-    def with_kept(self, stored: OnUnavailable | None) -> LevelConfig:
-        """Return the new content of a level that has the ``stored`` outage policy."""
-        return LevelConfig(self.limits, stored if self.keeps_policy else self.on_unavailable)
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is configured at the level."""
+        return not self.limits and self.on_unavailable is None and self.switch is None
+
+    def with_kept(self, stored: LevelConfig | None) -> LevelConfig:
+        """Return the new content of a level with the parts of ``stored`` that it keeps."""
+        kept = stored or LevelConfig(())
+        policy = kept.on_unavailable if self.keeps_policy else self.on_unavailable
+        return LevelConfig(self.limits, policy, switch=kept.switch)
+
+    def without_limits(self) -> LevelConfig | None:
+        """Return the content after limits and policy were deleted; None if nothing remains."""
+        return None if self.switch is None else LevelConfig((), switch=self.switch)
 
     def over(self, stored: LevelConfig | None, *, if_missing: bool = False) -> LevelConfig:
         """Return the content of a level after this was written over the ``stored`` content.
@@ -99,10 +113,11 @@ class LevelConfig(NamedTuple):
             raise LimitsChangedError(tuple(map(str, present)))
         policy = None if stored is None else stored.on_unavailable
         if not if_missing or stored is None:
-            return self.with_kept(policy).in_order_of(stored)
+            return self.with_kept(stored).in_order_of(stored)
         if stored.limits:
             return stored
-        return LevelConfig(self.limits, self.on_unavailable if policy is None else policy)
+        kept = self.on_unavailable if policy is None else policy
+        return LevelConfig(self.limits, kept, switch=stored.switch)
 
     def in_order_of(self, stored: LevelConfig | None) -> LevelConfig:
         """Return the content with its limits in the ``stored`` order if only the order differs.
@@ -118,7 +133,15 @@ class LevelConfig(NamedTuple):
         described: dict[str, Any] = {"limits": [limit.to_dict() for limit in self.limits]}
         if self.on_unavailable is not None:
             described["on_unavailable"] = self.on_unavailable.value
+        if self.switch is not None:
+            described["mode"] = self.switch.to_dict()
         return described
+
+
+def with_switch(stored: LevelConfig | None, switch: Switch | None) -> LevelConfig | None:
+    """Return the content of a level with another switch; None if nothing remains."""
+    after = (stored or LevelConfig(()))._replace(switch=switch)
+    return None if after.is_empty else after
 
 
 class StoredLevel(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Literal
+from typing import Any, Literal
 
 
 class WindowType(StrEnum):
@@ -23,9 +23,16 @@ class WindowType(StrEnum):
 WindowName = WindowType | Literal["hourly", "daily", "monthly"]  # a typo is a type error
 
 
+def money_label(name: str, currency: str | None) -> str:
+    """Return the name of a limit with the unit of its amounts: ``rpm``, or ``usd (USD)``."""
+    return f"{name} ({currency})" if currency else name
+
+
 @dataclass(frozen=True, slots=True)
 class UsageSnapshot:
     """Net consumption per limit (whole tokens) and admitted acquires of one window.
+
+    Amounts of budgets are Decimal, in the currency units that ``currencies`` names.
 
     ``counters`` may be negative, since a refund counts in the hour in which it is written.
     ``through_children`` is the part of ``counters`` that cascaded from children; the children's own
@@ -42,16 +49,17 @@ class UsageSnapshot:
     window_start: str
     window_end: str
     window_type: str
-    counters: dict[str, int]
+    counters: dict[str, Any]
     total_events: int
-    through_children: dict[str, int] = field(default_factory=dict)
+    through_children: dict[str, Any] = field(default_factory=dict)
     rejected: int = 0
     waited: int = 0
     rejected_through_children: int = 0
-    rejected_amounts: dict[str, int] = field(default_factory=dict)
+    rejected_amounts: dict[str, Any] = field(default_factory=dict)
+    currencies: dict[str, str] = field(default_factory=dict)
 
     @property
-    def own(self) -> dict[str, int]:
+    def own(self) -> dict[str, Any]:
         """``counters`` without ``through_children``; a sum over entities counts a token once."""
         through = self.through_children
         return {name: amount - through.get(name, 0) for name, amount in self.counters.items()}
@@ -66,18 +74,19 @@ class UsageSummary:
     ``snapshot_count`` is the number of snapshots. ``window_count`` is the number of hours, days or
     months with usage; ``average`` is ``total`` divided by it. ``rejected`` counts acquires that
     ended in a rejection, each of them once; ``waited`` counts acquires that waited. Both are
-    approximate.
+    approximate. Amounts of budgets are Decimal, in the currency units that ``currencies`` names.
     """
 
     snapshot_count: int
-    total: dict[str, int]
-    average: dict[str, float]
+    total: dict[str, Any]
+    average: dict[str, Any]
     min_window_start: str | None
     max_window_start: str | None
-    through_children: dict[str, int] = field(default_factory=dict)
+    through_children: dict[str, Any] = field(default_factory=dict)
     window_count: int = 0
     rejected: int = 0
     waited: int = 0
+    currencies: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,15 +95,17 @@ class EntityUsage:
 
     ``counters`` are net tokens by limit, of which ``through_children`` cascaded from children.
     ``rejected`` and ``waited`` count acquires and are approximate; a parent also counts the
-    acquires of its children that it rejected.
+    acquires of its children that it rejected. Amounts of budgets are Decimal, in the currency units
+    that ``currencies`` names.
     """
 
     entity_id: str
-    counters: dict[str, int]
-    through_children: dict[str, int]
+    counters: dict[str, Any]
+    through_children: dict[str, Any]
     total_events: int
     rejected: int
     waited: int = 0
+    currencies: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 from heapq import nsmallest
+from typing import Any
 from zlib import crc32
 
 from zae_limiter.admission.image import HOUR_MS
@@ -13,6 +14,7 @@ from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.notation import parse_period
 from zae_limiter.models.timestamps import iso_from_ms
 from zae_limiter.models.usage import EntityUsage, UsageRanking, WindowType
+from zae_limiter.usage.amounts import ShownNames
 from zae_limiter.usage.report import UsageQuery
 
 MAX_RANKED = 1000  # entities in one ranking
@@ -83,17 +85,7 @@ class TopUsage:
         self._sums = {name: sums for name, sums in self._sums.items() if self._is_in_part(name)}
 
     def _rank(self) -> None:
-        usages = [
-            EntityUsage(
-                entity_id,
-                dict(usage.counters),
-                dict(usage.through_children),
-                usage.events,
-                usage.tally.rejected,
-                usage.tally.waited,
-            )
-            for entity_id, usage in self._sums.items()
-        ]
+        usages = [_entity_usage(entity_id, usage) for entity_id, usage in self._sums.items()]
         self._sums = {}
         parents = [usage for usage in usages if any(usage.through_children.values())]
         consumers = [usage for usage in usages if own_amount(usage, self._by) > 0]
@@ -101,9 +93,9 @@ class TopUsage:
         self._consumers = self._first([*self._consumers, *consumers], own_amount)
 
     def _first(
-        self, usages: list[EntityUsage], amount: Callable[[EntityUsage, str | None], int]
+        self, usages: list[EntityUsage], amount: Callable[[EntityUsage, str | None], Any]
     ) -> list[EntityUsage]:
-        def rank(usage: EntityUsage) -> tuple[int, str]:
+        def rank(usage: EntityUsage) -> tuple[Any, str]:
             return -amount(usage, self._by), usage.entity_id
 
         return nsmallest(self._limit, usages, key=rank)
@@ -119,12 +111,25 @@ class TopUsage:
         )
 
 
-def used_amount(usage: EntityUsage, by: str | None) -> int:
+def _entity_usage(entity_id: str, usage: WindowUsage) -> EntityUsage:
+    names = ShownNames.of({**usage.counters, **usage.through_children})
+    return EntityUsage(
+        entity_id,
+        names.amounts(usage.counters),
+        names.amounts(usage.through_children),
+        usage.events,
+        usage.tally.rejected,
+        usage.tally.waited,
+        dict(names.currencies),
+    )
+
+
+def used_amount(usage: EntityUsage, by: str | None) -> Any:
     """Return the whole usage of an entity: tokens of the limit ``by``, or admitted acquires."""
     return usage.total_events if by is None else usage.counters.get(by, 0)
 
 
-def own_amount(usage: EntityUsage, by: str | None) -> int:
+def own_amount(usage: EntityUsage, by: str | None) -> Any:
     """Return the usage of an entity without that of its children.
 
     Acquires of a parent itself are not counted apart, so for them the result is 0.

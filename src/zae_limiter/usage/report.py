@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from functools import lru_cache
 from heapq import nsmallest
 from typing import NamedTuple
@@ -13,8 +14,10 @@ from zae_limiter.admission.image import HOUR_MS
 from zae_limiter.admission.tally import NO_TALLY
 from zae_limiter.admission.usage import BucketHour, WindowUsage, added
 from zae_limiter.exceptions import ValidationError
+from zae_limiter.models.money import billionths_of, in_currency
 from zae_limiter.models.timestamps import iso_from_ms, ms_from_iso
 from zae_limiter.models.usage import UsageSnapshot, UsageSummary, WindowName, WindowType
+from zae_limiter.usage.amounts import ShownNames
 
 DAY = 24  # hours
 MAX_PAGE = 10**6  # bounds the memory of a page
@@ -111,19 +114,21 @@ def _not_offered(window_type: object, lengths: str) -> str:
 
 def _snapshot(key: WindowKey, usage: WindowUsage) -> UsageSnapshot:
     end_hour = window_end(WindowType(key.window), key.start_hour)
+    names = ShownNames.of({**usage.counters, **usage.through_children, **usage.tally.asked})
     return UsageSnapshot(
         entity_id=key.entity_id,
         resource=key.resource,
         window_start=iso_from_ms(key.start_hour * HOUR_MS),
         window_end=iso_from_ms(end_hour * HOUR_MS),
         window_type=key.window,
-        counters=dict(usage.counters),
+        counters=names.amounts(usage.counters),
         total_events=usage.events,
-        through_children=dict(usage.through_children),
+        through_children=names.amounts(usage.through_children),
         rejected=usage.tally.rejected,
         waited=usage.tally.waited,
         rejected_through_children=usage.tally.through_children,
-        rejected_amounts=dict(usage.tally.asked),
+        rejected_amounts=names.amounts(usage.tally.asked),
+        currencies=dict(names.currencies),
     )
 
 
@@ -296,14 +301,25 @@ class UsageTotal:
             rejected -= self._tally.through_children
         first, last = (iso_from_ms(hour * HOUR_MS) for hour in self._starts or (0, 0))
         windows = len(self._used_windows)
+        names = ShownNames.of({**total, **through})
+        shown = names.amounts(total)
         return UsageSummary(
             snapshot_count=self._snapshots,
-            total=total,
-            average={name: amount / windows if windows else 0.0 for name, amount in total.items()},
+            total=shown,
+            average={name: average(amount, windows) for name, amount in shown.items()},
             min_window_start=first if self._snapshots else None,
             max_window_start=last if self._snapshots else None,
-            through_children=through,
+            through_children=names.amounts(through),
             window_count=windows,
             rejected=rejected,
             waited=self._tally.waited,
+            currencies=dict(names.currencies),
         )
+
+
+def average(amount: int | Decimal, windows: int) -> float | Decimal:
+    """Return the average of some windows; of money, rounded to a billionth."""
+    if isinstance(amount, Decimal):
+        units = billionths_of(amount)
+        return in_currency((2 * units + windows) // (2 * windows)) if windows else amount
+    return amount / windows if windows else 0.0

@@ -14,18 +14,26 @@ from zae_limiter_contract._async.idle import IdleContract
 from zae_limiter_contract._async.leases import LeaseContract
 from zae_limiter_contract._async.live_changes import LiveChangeContract
 from zae_limiter_contract._async.llm_calls import LlmCallContract
+from zae_limiter_contract._async.modes import ModeContract
 from zae_limiter_contract._async.observing import HookContract, ShadowContract
 from zae_limiter_contract._async.outage import OutageContract
 from zae_limiter_contract._async.overrides import OverrideContract
 from zae_limiter_contract._async.pausing import PauseContract
+from zae_limiter_contract._async.priced_calls import PricedCallContract
 from zae_limiter_contract._async.processes import ProcessContract
+from zae_limiter_contract._async.quotas import QuotaContract
 from zae_limiter_contract._async.rates import RateContract
 from zae_limiter_contract._async.remaining import RemainingContract
 from zae_limiter_contract._async.retry_after import RetryAfterContract
 from zae_limiter_contract._async.rollback import RollbackContract
 from zae_limiter_contract._async.settling import SettlingContract
+from zae_limiter_contract._async.several_resources import (
+    SeveralCallersContract,
+    SeveralResourcesContract,
+)
 from zae_limiter_contract._async.skew import SkewContract
 from zae_limiter_contract._async.slots import SlotContract
+from zae_limiter_contract._async.thresholds import ThresholdCallerContract, ThresholdContract
 from zae_limiter_contract.cancellation import CancellationContract  # unasync: remove
 
 # sync: from zae_limiter_contract.interrupted_changes import InterruptedChangeContract
@@ -63,8 +71,12 @@ class TestCallersOfSplitBuckets(
     LeaseContract,
     LlmCallContract,
     OutageContract,
+    PricedCallContract,
     ProcessContract,
+    SeveralCallersContract,
+    SeveralResourcesContract,
     SlotContract,
+    ThresholdCallerContract,
 ):
     """The other groups about callers and leases."""
 
@@ -86,12 +98,15 @@ class TestRulesOfSplitBuckets(
     HookContract,
     IdleContract,
     LiveChangeContract,
+    ModeContract,
     OverrideContract,
     PauseContract,
+    QuotaContract,
     RateContract,
     RemainingContract,
     ShadowContract,
     SkewContract,
+    ThresholdContract,
 ):
     """What one caller gets under which limits."""
 

@@ -16,18 +16,26 @@ from zae_limiter_contract._sync.idle import IdleContract
 from zae_limiter_contract._sync.leases import LeaseContract
 from zae_limiter_contract._sync.live_changes import LiveChangeContract
 from zae_limiter_contract._sync.llm_calls import LlmCallContract
+from zae_limiter_contract._sync.modes import ModeContract
 from zae_limiter_contract._sync.observing import HookContract, ShadowContract
 from zae_limiter_contract._sync.outage import OutageContract
 from zae_limiter_contract._sync.overrides import OverrideContract
 from zae_limiter_contract._sync.pausing import PauseContract
+from zae_limiter_contract._sync.priced_calls import PricedCallContract
 from zae_limiter_contract._sync.processes import ProcessContract
+from zae_limiter_contract._sync.quotas import QuotaContract
 from zae_limiter_contract._sync.rates import RateContract
 from zae_limiter_contract._sync.remaining import RemainingContract
 from zae_limiter_contract._sync.retry_after import RetryAfterContract
 from zae_limiter_contract._sync.rollback import RollbackContract
 from zae_limiter_contract._sync.settling import SettlingContract
+from zae_limiter_contract._sync.several_resources import (
+    SeveralCallersContract,
+    SeveralResourcesContract,
+)
 from zae_limiter_contract._sync.skew import SkewContract
 from zae_limiter_contract._sync.slots import SlotContract
+from zae_limiter_contract._sync.thresholds import ThresholdCallerContract, ThresholdContract
 from zae_limiter_contract.interrupted_changes import InterruptedChangeContract
 from zae_limiter_contract.interrupts import InterruptContract
 
@@ -63,8 +71,12 @@ class TestCallersOfSplitBuckets(
     LeaseContract,
     LlmCallContract,
     OutageContract,
+    PricedCallContract,
     ProcessContract,
+    SeveralCallersContract,
+    SeveralResourcesContract,
     SlotContract,
+    ThresholdCallerContract,
 ):
     """The other groups about callers and leases."""
 
@@ -86,12 +98,15 @@ class TestRulesOfSplitBuckets(
     HookContract,
     IdleContract,
     LiveChangeContract,
+    ModeContract,
     OverrideContract,
     PauseContract,
+    QuotaContract,
     RateContract,
     RemainingContract,
     ShadowContract,
     SkewContract,
+    ThresholdContract,
 ):
     """What one caller gets under which limits."""
 

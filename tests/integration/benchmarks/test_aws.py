@@ -48,6 +48,7 @@ def console():
     return Console(file=io.StringIO(), width=130)
 
 
+@pytest.mark.slow
 def test_both_tables_are_measured_and_nothing_is_left(store):
     stack = aws.Stack.found(STACK, None)
     assert stack.region == "eu-west-1"

@@ -232,6 +232,20 @@ def test_a_connection_that_breaks(proxy, counter, kind, carried_out):
     assert counter.value() == carried_out + 1
 
 
+def test_a_request_that_is_delivered_twice(proxy, counter):
+    with proxy.fault("twice", times=1):
+        answer = counter.add(ReturnValues="ALL_NEW")
+    assert counter.value() == int(answer["Attributes"]["v"]["N"]) == 2
+
+
+def test_an_answer_that_drips(proxy, counter):
+    proxy.link.drip_ms = 20
+    with Stopwatch() as watch:
+        counter.add()
+    assert watch.seconds > 0.1
+    assert counter.value() == 1
+
+
 @pytest.mark.parametrize(
     ("kind", "expected", "status", "carried_out"),
     [

@@ -1,6 +1,7 @@
 """The batch worker of the examples waits for capacity instead of failing."""
 
 import time
+from decimal import Decimal
 
 import pytest
 
@@ -11,7 +12,7 @@ from zae_limiter import Limit, RateLimiter, Repository
 batch, stand_in_provider = Lazy("examples.batch"), Lazy("examples.stand_in_provider")
 openai = Lazy("openai")
 
-MONEY = Limit.custom("usd_micro", 1_000_000, refill_amount=1, refill_period_seconds=86_400)
+MONEY = Limit.budget("usd", "1.00", per="day")
 
 
 @pytest.fixture
@@ -50,12 +51,12 @@ async def test_a_prompt_that_can_never_fit_stops_no_other(client):
     assert by_prompt["short"]["answer"]
 
 
-async def test_money_is_counted_in_millionths_of_a_dollar(client):
+async def test_the_spend_is_the_price_of_the_tokens(client):
     async with Repository.open(url="memory://") as repository:
         limiter = RateLimiter(repository=repository)
         limits = [Limit.per_minute("rpm", 100), Limit.per_minute("tpm", 10_000), MONEY]
         await limiter.set_limits("batch", limits)
         await batch.answer_all(limiter, client, ["one two three four"] * 3, [].append)
-        left = (await limiter.available("batch", batch.MODEL))["usd_micro"]
-    # 4 tokens at 0.15 and 200 at 0.6 millionths each, rounded up for each call: 121.
-    assert 1_000_000 - left == 3 * 121
+        left = (await limiter.available("batch", batch.MODEL))["usd"]
+    # 4 tokens at 0.15 and 200 at 0.6 millionths each.
+    assert 1 - left == 3 * Decimal("0.0001206")

@@ -123,6 +123,7 @@ def test_a_restart_keeps_what_an_operator_has_set(app, resource, tmp_path):
         assert repository.get_audit_events() == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("app", EXAMPLES)
 def test_an_example_works_in_a_filled_store_and_in_its_outages(app, tmp_path):
     """Other programs have filled the store, as the quick start of the README leaves it."""

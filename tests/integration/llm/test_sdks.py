@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+from decimal import Decimal
 
 import pytest
 import requests
@@ -9,7 +10,7 @@ import requests
 from tests.integration.llm.sdks import ASYNC_SDKS, SYNC_SDKS
 from tests.support.lazy import Lazy
 from tests.support.providers import Answer
-from zae_limiter import RateLimiter, RateLimitExceeded, ValidationError, llm
+from zae_limiter import Limit, RateLimiter, RateLimitExceeded, ValidationError, llm
 from zae_limiter.testing import outage
 
 httpx2, openai = Lazy("httpx2"), Lazy("openai")
@@ -53,6 +54,25 @@ async def test_a_whole_answer_costs_what_it_reports(sdk, provider, limiter, ledg
         usage = call.record(await sdk.whole(client))
     assert usage == llm.Usage(20, 9, cached_tokens=7)
     assert await ledger() == (1, 29)
+
+
+async def test_an_answer_and_a_stream_cost_the_price_of_their_model(
+    sdk, provider, limiter, tmp_path
+):
+    file = tmp_path / "prices.yaml"
+    file.write_text("models: {model: {input: 3, cached_input: 0.3, output: 15}}")
+    await limiter.set_limits("key", [Limit.budget("usd", 1, per="day")], "model")
+    prices = llm.Prices.load(file).of("model")
+    provider.answers += [Answer(cached_tokens=7), Answer(cached_tokens=7)]
+    async with sdk.client(provider) as client:
+        async with reserve(limiter, prices=prices, meter={}) as call:
+            call.record(await sdk.whole(client))
+        async with reserve(limiter, prices=prices, meter={}) as streamed:
+            async for _ in streamed.stream(await sdk.stream(client)):
+                pass
+    cost = Decimal("0.0001761")  # 13 tokens of input, 7 cached ones, 9 of output
+    assert call.usage.cost.amount == streamed.usage.cost.amount == cost
+    assert (await limiter.available("key", "model"))["usd"] == 1 - 2 * cost
 
 
 def test_a_whole_answer_costs_what_it_reports_sync(sync_sdk, provider, sync_limiter, sync_ledger):

@@ -22,6 +22,7 @@ from tests.support.dynamodb.wire import (
 )
 
 LARGEST_HEAD = 2**16
+DRIPS = 8  # parts of an answer that drips
 Arrived = Callable[[Message, int], tuple[Exchange, Fault | None]]
 Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -39,6 +40,7 @@ class Link:
     date_offset_s: float = 0
     answers_per_connection: int | None = None
     held_operation: str | None = None  # whose requests go on when it is None again
+    drip_ms: float = 0  # between the parts in which an answer arrives
     idle_s: float | None = None  # a connection that waits longer for an answer is dropped
     under_way: set[asyncio.Task[None]] = field(default_factory=set, repr=False)
 
@@ -50,6 +52,14 @@ class Link:
         task = asyncio.ensure_future(delivery)
         self.under_way.add(task)
         task.add_done_callback(self.under_way.discard)
+
+    async def send(self, writer: asyncio.StreamWriter, answer: bytes) -> None:
+        """At once, or in parts."""
+        size = -(-len(answer) // DRIPS) if self.drip_ms else len(answer)
+        for start in range(0, len(answer), size):
+            writer.write(answer[start : start + size])
+            if self.drip_ms and start + size < len(answer):
+                await asyncio.sleep(self.drip_ms / 1000)
 
     async def travel(self, one_way_ms: float) -> None:
         ms = one_way_ms + (random.uniform(0, self.jitter_ms) if self.jitter_ms else 0)
@@ -88,7 +98,7 @@ class Connection:
             exchange.ended = time.monotonic()
             if answer is None:
                 return
-            self._writer.write(dated(answer, self._link.date_offset_s).raw)
+            await self._link.send(self._writer, dated(answer, self._link.date_offset_s).raw)
             if fault is not None and fault.kind == "cut_answer":
                 return
             answers += 1
@@ -114,6 +124,9 @@ class Connection:
         """What the client is told; None if nothing, and the connection is closed."""
         if fault is not None and fault.kind == "hold":
             await fault.over.wait()
+            fault = None
+        if fault is not None and fault.kind == "twice":
+            await self._forward(request, exchange)
             fault = None
         if fault is None:
             return await self._forward(request, exchange)

@@ -15,6 +15,7 @@ Kind = Literal[
     "lose_answer",  # the store has carried it out, the connection is closed instead of an answer
     "late",  # closed at once, and the store gets the request delay_ms later; if that is None, only
     # when a test sets it
+    "twice",  # the store gets it two times in a row, the client the second answer
     "hold",  # on its way until the fault ends, then answered as usual
     "error_before",  # 500, the store saw nothing
     "error_after",  # 500, the store has carried it out

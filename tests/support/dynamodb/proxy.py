@@ -28,8 +28,9 @@ class Proxy:
     ``link`` is the line to the store; its fields may be set at any time: ``proxy.link.request_ms``
     and ``answer_ms`` (a 30 ms link has 15 each), ``jitter_ms``, ``date_offset_s``,
     ``answers_per_connection`` (the next request finds it closed), ``held_operation`` (its requests
-    wait until another value is set), ``slow_operation`` (the only one with ``answer_ms``),
-    ``idle_s`` (the silence after which the network drops a connection).
+    wait until another value is set), ``drip_ms`` (between the parts of an answer),
+    ``slow_operation`` (the only one with ``answer_ms``), ``idle_s`` (the silence after which the
+    network drops a connection).
     """
 
     def __init__(self, endpoint: str) -> None:

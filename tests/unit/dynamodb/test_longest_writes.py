@@ -217,7 +217,7 @@ def creations(name):
     for known, children in product((FreshBucket(None), FreshBucket(None, False)), (False, True)):
         charge = bucket.change(1000, is_charge=True, children=children)
         yield from actions_of(plan(known, [charge], bucket.context, LINK))
-    paused = pauses.new_paused_bucket(
+    paused = pauses.new_bucket(
         bucket.context.shard_id,
         bucket.in_force,
         LINK,
@@ -286,9 +286,9 @@ def gathers(name):
                 slot_writes = slots.writes()
             key = stored.key(*BUCKET_ID, bucket.shard.number)
             parts.append(ShardMoves(key, bucket.stored, moves, slot_writes))
-        through = shards[0].in_force.name_set if given["children"] else ()
+        through = dict.fromkeys(shards[0].in_force.keys, 1000) if given["children"] else {}
         gathered = transactions.gather(
-            parts, "mark", 1, now_ms=shards[0].now_ms, usage_ms=HOUR_MS, through_child=through
+            parts, "mark", 1, now_ms=shards[0].now_ms, usage_ms=HOUR_MS, through_milli=through
         )
         yield from gathered.actions
 

@@ -24,6 +24,7 @@ from zae_limiter.models.audit import AuditEvent
 from zae_limiter.models.config import ConfigLevel, LevelConfig, OnUnavailable
 from zae_limiter.models.entity import Entity, Namespace
 from zae_limiter.models.limit import Limit
+from zae_limiter.models.switches import Switch, SwitchMode
 
 names = st.from_regex(r"[A-Za-z][A-Za-z0-9_.\-]{0,8}", fullmatch=True).filter(
     lambda name: name.lower() != "wcu"
@@ -51,14 +52,27 @@ def test_limits_read_back_in_their_order(stored, whose):
     item = config_writes.encode("ns", ConfigLevel(*whose), config, "r")
     assert is_plain(item)
     assert configs.decode(stranger(item)) == config
-    assert configs.holds_limits(item)
+    assert configs.is_configured(item)
+
+
+def test_a_mode_is_two_attributes_of_its_level():
+    switch = Switch(SwitchMode.DENY, 1_767_225_600_123)
+    config = LevelConfig((Limit("rpm", 1, 2, 3),), switch=switch)
+    item = config_writes.encode("ns", ConfigLevel("user", "api"), config, "r")
+    assert (item["mode"], item["mode_until"]) == (s("deny"), n(1_767_225_600_123))
+    assert configs.decode(stranger(item)) == config
+    alone = LevelConfig((), switch=Switch(SwitchMode.SHADOW))
+    item = config_writes.encode("ns", ConfigLevel("", "api"), alone, "r")
+    assert (item["mode"], "mode_until" in item) == (s("shadow"), False)
+    assert configs.decode(item) == alone
+    assert configs.is_configured(item)
 
 
 def test_an_item_with_nothing_but_a_version_holds_no_limits():
     item = {"PK": s("ns/SYSTEM#"), "SK": s("#CONFIG"), "config_version": n(7)}
     assert configs.decode(item) is None
     assert configs.decode_version(item) == 7
-    assert not configs.holds_limits(item)
+    assert not configs.is_configured(item)
     assert (configs.decode(None), configs.decode_version(None)) == (None, 0)
 
 

@@ -60,7 +60,22 @@ def as_object(value):
 
 
 FULL = Usage(100, 50, cached_tokens=60, cache_write_tokens=10, reasoning_tokens=20)
+HOUR = Usage(100, 50, 60, 10, 20, cache_write_1h_tokens=4)
+ANTHROPIC_HOUR = {
+    **ANTHROPIC,
+    "cache_creation": {"ephemeral_5m_input_tokens": 6, "ephemeral_1h_input_tokens": 4},
+}
+BEDROCK_HOUR = {
+    **BEDROCK,
+    "cacheDetails": [{"ttl": "5m", "inputTokens": 6}, {"ttl": "1h", "inputTokens": 4}],
+}
 REPORTS = [
+    pytest.param({"usage": ANTHROPIC_HOUR}, HOUR, id="anthropic-hour"),
+    pytest.param(
+        {"usage": BEDROCK_HOUR},
+        Usage(100, 50, 60, 10, cache_write_1h_tokens=4),
+        id="bedrock-hour",
+    ),
     pytest.param({"usage": CHAT}, FULL, id="chat"),
     pytest.param({"usage": RESPONSES}, FULL, id="responses"),
     pytest.param({"usage": ANTHROPIC}, FULL, id="anthropic"),

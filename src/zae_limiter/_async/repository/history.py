@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from zae_limiter._async.repository.context import RepositoryMixin
 from zae_limiter.exceptions import ValidationError
@@ -60,6 +60,16 @@ class HistoryMethods(RepositoryMixin):
         inside = await log.events(context.namespace_id, None, start_event_id, limit)
         merged = sorted(about_it + inside, key=lambda event: event.event_id, reverse=True)
         return merged[:limit]
+
+    async def _log_prices(self, details: dict[str, Any]) -> None:
+        """Note in the audit log which prices this process charges; for calls of LLMs alone."""
+        from zae_limiter.models.audit import SYSTEM_SUBJECT, AuditAction, AuditedChange
+
+        context = self._context
+        change = AuditedChange.by(None, SYSTEM_SUBJECT, context.clock())
+        await context.engine.audit.record(
+            context.namespace_id, change, AuditAction.PRICES_LOADED, details
+        )
 
     async def get_usage_snapshots(
         self,

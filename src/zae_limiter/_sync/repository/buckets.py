@@ -160,18 +160,21 @@ class BucketMethods(RepositoryMixin):
     ) -> None:
         """Add whole tokens, up to the capacity. The audit log shows them; usage stays.
 
-        A top-up that adds nothing is not logged.
+        A quota gets the whole amount until its window ends, even beyond its own amount. A top-up
+        that adds nothing is not logged.
         """
         checked = check_amounts(amounts, "amounts")
         if not checked:
             raise ValidationError("amounts", amounts, "must name at least one limit")
+        names, author = (check_entity_id(entity_id), check_resource(resource)), principal
+        resolved = self.charging.resolve(*names, self._context.clock())
         self._context.engine.buckets.top_up(
             self._context.namespace_id,
-            check_entity_id(entity_id),
-            check_resource(resource),
+            *names,
             checked,
+            in_force=resolved.in_force,
             now_ms=self._context.clock(),
-            principal=check_principal(principal),
+            principal=check_principal(author),
         )
 
     def pause(

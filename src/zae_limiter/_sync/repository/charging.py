@@ -4,12 +4,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from zae_limiter._sync.repository.config_reads import ConfigReader, Fresh
 from zae_limiter._sync.repository.context import Context
 from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.in_force import InForce
+from zae_limiter.admission.request import Charge
 from zae_limiter.admission.resolution import Resolved, Scope, override
 from zae_limiter.clock import Clock, Deadline
 from zae_limiter.concurrency.locks import SignalSafeLock
@@ -20,8 +23,9 @@ from zae_limiter.models.limit import Limit
 
 if TYPE_CHECKING:
     from zae_limiter._sync.acquire import AcquireCall
+    from zae_limiter._sync.holds import HoldKeeper
     from zae_limiter._sync.slots import SlotKeeper
-    from zae_limiter.concurrency.waiting_line import WaitingLines
+    from zae_limiter.waiting.lines import WaitingLines
 
 UNCHARGED_LOG_S = 10.0  # the interval at which uncharged calls of an outage are logged
 
@@ -40,6 +44,7 @@ class ChargeService:
         self.waiting_lines: WaitingLines | None = None  # None until an acquire waits for tokens
         self._slot_lines: WaitingLines | None = None
         self._slots: SlotKeeper | None = None
+        self._holds: HoldKeeper | None = None
         self._lock = SignalSafeLock()
 
     @property
@@ -56,11 +61,24 @@ class ChargeService:
         return keeper
 
     @property
+    def holds(self) -> HoldKeeper:
+        """The keeper of holds, which renews them; it is made when a quota is first charged."""
+        keeper = self._holds
+        if keeper is None:
+            from zae_limiter._sync.holds import HoldKeeper
+
+            with self._lock:
+                keeper = self._holds = self._holds or HoldKeeper(
+                    self.buckets, self.namespace_id, self.clock
+                )
+        return keeper
+
+    @property
     def slot_lines(self) -> WaitingLines:
         """The lines of callers for slots, shared by all repositories of the store's namespace."""
         lines = self._slot_lines
         if lines is None:
-            from zae_limiter.concurrency.waiting_line import shared_lines
+            from zae_limiter.waiting.lines import shared_lines
 
             context = self._context
             # A namespace id is random. The name of the store tells a copy from its original.
@@ -69,9 +87,11 @@ class ChargeService:
         return lines
 
     def close(self) -> None:
-        """Stop renewing slots."""
+        """Stop renewing slots and holds."""
         if self._slots is not None:
             self._slots.close()
+        if self._holds is not None:
+            self._holds.close()
 
     def resolve(self, entity_id: str, resource: str, now_ms: int) -> Resolved:
         """Return the configuration of an entity on a resource."""
@@ -116,9 +136,10 @@ class ChargeService:
                 f"no limits are stored for {entity_id!r} on {resource!r}; "
                 "store some by set_system_defaults(), or pass limits=",
             )
-        parent_id = resolved.parent_id
+        parent_id, switches = resolved.parent_id, resolved.switches
+        own_switches = None if switches is None else (switches,)
         if parent_id is None or not cascades:
-            return Scope(resource, ((entity_id, in_force),)), now_ms
+            return Scope(resource, ((entity_id, in_force),), own_switches), now_ms
         parent = self._cached(parent_id, resource, now_ms) if fresh is None else None
         if parent is None:
             parent = self._reader.read(
@@ -129,20 +150,25 @@ class ChargeService:
         if parents_limits is None and call.limits is not None:
             parents_limits = self._override(call.limits, parent)
         if parents_limits is None:
-            return Scope(resource, ((entity_id, in_force),)), now_ms
-        return Scope(resource, ((entity_id, in_force), (parent_id, parents_limits))), now_ms
+            return Scope(resource, ((entity_id, in_force),), own_switches), now_ms
+        has_switches = switches is not None or parent.switches is not None
+        both_switches = (switches, parent.switches) if has_switches else None
+        buckets = ((entity_id, in_force), (parent_id, parents_limits))
+        return Scope(resource, buckets, both_switches), now_ms
 
     def images(self, scope: Scope) -> list[BucketImage | None]:
         """Read every bucket of a scope."""
-        context, store = self._context, self._context.engine.buckets
+        return self._images([(entity_id, scope.resource) for entity_id, _ in scope.buckets])
+
+    def images_of(self, charges: Sequence[Charge]) -> list[BucketImage | None]:
+        """Read the bucket of every charge."""
+        return self._images([(charge.entity_id, charge.resource) for charge in charges])
+
+    def _images(self, buckets: Sequence[tuple[str, str]]) -> list[BucketImage | None]:
+        context, get = self._context, self._context.engine.buckets.get
         return gather(
             context.parallel,
-            *(
-                lambda entity_id=entity_id: store.get(
-                    context.namespace_id, entity_id, scope.resource, context.clock
-                )
-                for entity_id, _ in scope.buckets
-            ),
+            *[partial(get, context.namespace_id, *bucket, context.clock) for bucket in buckets],
         )
 
     def outage_policy(self, of_call: OnUnavailable | None) -> OnUnavailable:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 from zae_limiter._sync.repository.context import RepositoryMixin
 from zae_limiter.admission.in_force import InForce
-from zae_limiter.exceptions import RateLimiterUnavailable
+from zae_limiter.exceptions import RateLimiterUnavailable, ValidationError
 from zae_limiter.models.config import (
     KEEP,
+    ConfigLevel,
     ConfigSource,
     Keep,
     LevelConfig,
@@ -21,6 +22,7 @@ from zae_limiter.models.config import (
     StoredLevel,
 )
 from zae_limiter.models.limit import MAX_LIMITS, Limit, check_limits, check_positive, places_of
+from zae_limiter.models.switches import Switch, SwitchMode, SwitchName, switch_of
 from zae_limiter.naming import (
     DEFAULT_RESOURCE,
     check_bool,
@@ -32,6 +34,8 @@ from zae_limiter.naming import (
 )
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from zae_limiter.models.backend import CacheStats
 
 MAX_PAGE = 10**6  # bounds the memory of a page, and is a number that every store accepts
@@ -224,6 +228,67 @@ class LimitMethods(RepositoryMixin):
             return None, resolved.on_unavailable, None
         return list(in_force.limits), resolved.on_unavailable, in_force.source
 
+    # --- switches
+
+    def set_mode(
+        self,
+        resource: str | None = None,
+        entity_id: str | None = None,
+        mode: SwitchName | None = "enforce",
+        until: datetime | float | str | None = None,
+        principal: str | None = None,
+    ) -> bool:
+        """Set the mode of a resource, or of an entity on one resource or (None) on all of them.
+
+        ``enforce`` is the usual mode. ``shadow`` charges calls and rejects none, ``bypass`` only
+        counts their usage, and ``deny`` rejects all of them. The mode ends at ``until``, a datetime
+        or seconds since 1970; without it, the mode stays until it is changed. ``deny`` wins over
+        every other mode; otherwise the mode of an entity wins over that of a resource. None removes
+        a mode. ``enforce`` on a resource does the same, since it is the mode of every resource.
+
+        A change counts at once in this process, and within ``config_cache_ttl`` in all others.
+        Return whether anything has changed.
+        """
+        level = _switched_level(resource, entity_id)
+        switch, context = switch_of(mode, until), self._context
+        now_ms, author = context.clock(), check_principal(principal)
+        if switch is not None and switch.is_over(now_ms):
+            raise ValidationError("until", until, "is over already; choose a later moment")
+        if switch is not None and switch.mode is SwitchMode.ENFORCE and not entity_id:
+            if switch.until_ms is not None:
+                reason = "has no meaning here: enforce is the mode of every resource"
+                raise ValidationError("until", until, reason)
+            switch = None
+        try:
+            return context.engine.configs.set_switch(
+                context.namespace_id, *level, switch, now_ms=now_ms, principal=author
+            )
+        finally:  # even if cancelled, since the change may be committed
+            self._evict(level.entity_id)
+
+    def get_mode(self, resource: str | None = None, entity_id: str | None = None) -> Switch | None:
+        """Return the mode that is set for exactly this resource or entity; None if none is.
+
+        The mode of an entity on all resources is that with ``resource=None``. A mode that has ended
+        is returned until it is changed; ``resolve_mode`` returns the mode that counts.
+        """
+        config = self._get(*_switched_level(resource, entity_id))
+        return None if config is None else config.switch
+
+    def resolve_mode(
+        self, entity_id: str, resource: str
+    ) -> tuple[SwitchMode, datetime | None, ConfigSource | None]:
+        """Return the mode of a bucket now, its end, and the level that it comes from."""
+        now_ms = self._context.clock()
+        resolved = self.charging.resolve(
+            check_entity_id(entity_id), check_resource(resource), now_ms
+        )
+        current = None if resolved.switches is None else resolved.switches.at(now_ms)
+        if current is None:
+            return SwitchMode.ENFORCE, None, None
+        source, switch = current
+        return switch.mode, switch.until, source
+
     def invalidate_config_cache(self) -> None:
         """Empty the cache, so that changes of other clients take effect at once."""
         self._context.cache.clear()
@@ -280,6 +345,16 @@ class LimitMethods(RepositoryMixin):
             self._context.cache.evict(self._context.namespace_id, entity_id)
         else:
             self._context.cache.clear()
+
+
+def _switched_level(resource: str | None, entity_id: str | None) -> ConfigLevel:
+    """Return the level at which a mode is stored."""
+    if entity_id is None:
+        if resource is None:
+            raise ValidationError("resource", None, "name a resource, an entity_id, or both")
+        return ConfigLevel(NONE, check_resource(resource))
+    on_resource = DEFAULT_RESOURCE if resource is None else check_resource_or_default(resource)
+    return ConfigLevel(check_entity_id(entity_id), on_resource)
 
 
 def _fit_beside_any(limits: tuple[Limit, ...]) -> bool:

@@ -12,9 +12,12 @@ from zae_limiter.admission.image import (
     LimitState,
     Rate,
     accrued_since_epoch,
+    is_quota,
     level_milli,
     reaches_ms,
 )
+from zae_limiter.admission.quotas import fits_at_ms as quota_fits_at_ms
+from zae_limiter.admission.quotas import full_quota
 from zae_limiter.admission.shards.tree import Shard
 from zae_limiter.admission.slots import swept
 from zae_limiter.admission.tally import total
@@ -44,6 +47,9 @@ def combine(
     images = shards.values()
     for key, rate in rates.items():
         states = [image.limits[key] for image in images if key in image.limits]
+        if is_quota(rate):
+            limits[key] = _whole_quota(shards, key, rate, now_ms)
+            continue
         level = sum(level_milli(state, now_ms) for state in states)
         consumed = sum(state.consumed_milli for state in states)
         limits[key] = LimitState(level - accrued_since_epoch(rate, now_ms), rate, consumed)
@@ -64,6 +70,19 @@ def combine(
     )
     whole.shards = shards
     return whole
+
+
+def _whole_quota(
+    shards: Mapping[Shard, BucketImage], key: str, rate: Rate, now_ms: int
+) -> LimitState:
+    """Return a quota, of which the first shard has all; the others only count usage."""
+    consumed = sum(
+        each.limits[key].consumed_milli for each in shards.values() if key in each.limits
+    )
+    for shard, image in shards.items():
+        if shard.number == 0 and key in image.limits:
+            return image.limits[key]._replace(rate=rate, consumed_milli=consumed)
+    return full_quota(rate, now_ms)._replace(consumed_milli=consumed)
 
 
 def paused_until_ms(images: Iterable[BucketImage]) -> int | None:
@@ -95,10 +114,15 @@ def fit_at_ms(
     moments: dict[str, int | None] = {}
     for key, amount in amounts_milli.items():
         moments[key] = fits_at_ms([image.limits[key] for image in images], amount, now_ms)
-    finite = {key: moment for key, moment in moments.items() if moment is not None}
-    if len(finite) == len(moments) > 1:
+    split = {
+        key: amount
+        for key, amount in amounts_milli.items()
+        if all(image.limits[key].quota is None for image in images)
+    }
+    finite = {key: moment for key in split if (moment := moments[key]) is not None}
+    if len(finite) == len(split) > 1:
         last = max(finite, key=lambda key: finite[key])
-        moments[last] = max(finite[last], _all_fit_at_ms(images, amounts_milli, now_ms))
+        moments[last] = max(finite[last], _all_fit_at_ms(images, split, now_ms))
     return moments
 
 
@@ -125,6 +149,9 @@ def fits_at_ms(states: Sequence[LimitState], amount_milli: int, now_ms: int) -> 
     ``states`` are the states of one limit in all shards. Charges that are made meanwhile delay that
     moment.
     """
+    if any(state.quota is not None for state in states):
+        first = max(states, key=lambda state: state.rate.capacity_milli)
+        return quota_fits_at_ms(first, amount_milli, now_ms)
     shares = [state.rate.capacity_milli for state in states]
     if amount_milli > sum(shares):
         return None

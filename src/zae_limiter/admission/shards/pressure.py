@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from zae_limiter.admission.image import BucketImage, is_slots
+from zae_limiter.admission.image import BucketImage, is_split
 from zae_limiter.admission.shards.split_merge import halved
 from zae_limiter.admission.shards.tree import Shard, pairs
 from zae_limiter.models.timestamps import MILLI
@@ -66,7 +66,7 @@ def has_useful_halves(image: BucketImage) -> bool:
     """
     admitted = max(1, image.admitted - image.admitted_counted)  # in the running hour
     for state in image.limits.values():
-        if is_slots(state.rate):  # one shard has all slots, so every call goes to that shard
+        if not is_split(state.rate):  # one shard has all of it, so every call goes to that shard
             return False
         average = (state.consumed_milli - state.counted_milli) // admitted
         if halved(state.rate)[1].capacity_milli < 2 * max(MILLI, average):

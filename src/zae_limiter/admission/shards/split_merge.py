@@ -16,9 +16,11 @@ from zae_limiter.admission.image import (
     Rate,
     accrued_since_epoch,
     full_balance,
-    is_slots,
+    is_quota,
+    is_split,
 )
 from zae_limiter.admission.moves import Move
+from zae_limiter.admission.windows import QuotaState
 
 NEARLY_EMPTY = 8  # a shard is nearly empty if it is at most 1/8 full
 
@@ -35,8 +37,8 @@ def split(image: BucketImage, now_ms: int) -> Halves:
     halves = Halves([], {})
     for key, state in image.limits.items():
         here, there = halved(state.rate)
-        if here == state.rate:  # the shard keeps all slots
-            halves.given[key] = LimitState(0, there)
+        if here == state.rate:  # the shard keeps all slots, and all of a quota
+            halves.given[key] = empty_share(there)
             continue
         kept, balance = _divided(key, state, now_ms)
         halves.kept.append(kept)
@@ -51,7 +53,7 @@ def merge(survivor: BucketImage, sibling: BucketImage, now_ms: int) -> list[Move
     """
     moves = []
     for key, state in survivor.limits.items():
-        if is_slots(state.rate):  # the first shard has all slots, and it survives every merge
+        if not is_split(state.rate):  # the first shard has all of it, and it survives every merge
             continue
         gained = _without_overflow(sibling.limits[key], now_ms)
         full = full_balance(state.rate, now_ms)
@@ -64,13 +66,18 @@ def merge(survivor: BucketImage, sibling: BucketImage, now_ms: int) -> list[Move
 
 def halved(rate: Rate) -> tuple[Rate, Rate]:
     """Return the rates of both halves. The first half keeps an odd millitoken, and all slots."""
-    capacity, refill, period = rate
-    if is_slots(rate):
-        return rate, Rate(0, 0, period)
+    if not is_split(rate):
+        return rate, rate._replace(capacity_milli=0)
+    capacity, refill, period, terms = rate
     return (
-        Rate(capacity - capacity // 2, refill, 2 * period),
-        Rate(capacity // 2, refill, 2 * period),
+        Rate(capacity - capacity // 2, refill, 2 * period, terms),
+        Rate(capacity // 2, refill, 2 * period, terms),
     )
+
+
+def empty_share(rate: Rate) -> LimitState:
+    """Return the share of a shard in a limit of which the first shard has all."""
+    return LimitState(0, rate, quota=QuotaState() if is_quota(rate) else None)
 
 
 def _divided(key: str, state: LimitState, now_ms: int) -> tuple[Move, int]:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import NamedTuple
 
-from zae_limiter.admission.image import BucketImage, is_paused, is_slots, level_milli
+from zae_limiter.admission.image import BucketImage, is_paused, is_split, level_milli
 from zae_limiter.admission.moves import Move, Wanted, read_move
 from zae_limiter.admission.shards.tree import Shard, heirs
 
@@ -69,6 +69,8 @@ def taking(image: BucketImage, amounts: Amounts, now_ms: int) -> list[Move]:
     moves = []
     for key, amount in amounts.items():
         state = image.limits[key]
+        if state.quota is not None:  # taken from the first shard, see quotas.QuotaLedger
+            continue
         in_debt = level_milli(state, now_ms) < 0  # allowed: other shards make up for it
         wanted = Wanted(amount, asked=amount > 0 or not in_debt)
         moves.append(read_move(key, state, wanted, now_ms))
@@ -154,7 +156,7 @@ def repayment(images: dict[Shard, BucketImage], number: int, now_ms: int) -> Mov
     owed = {
         key: -level
         for key, state in images[home].limits.items()
-        if not is_slots(state.rate) and (level := level_milli(state, now_ms)) < 0
+        if is_split(state.rate) and (level := level_milli(state, now_ms)) < 0
     }
     limits = dict(images[home].limits)
     for key, debt in owed.items():

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator, Mapping
 from itertools import accumulate
 from typing import NamedTuple
 
-from zae_limiter.admission.image import BucketImage, Rate, is_slots
+from zae_limiter.admission.image import BucketImage, Rate, is_split
 
 
 class Shard(NamedTuple):
@@ -59,11 +59,11 @@ def share(shard: Shard, capacity_milli: int) -> int:
 
 
 def effective(rate: Rate, shard: Shard) -> Rate:
-    """Return the rate of a shard's share of a limit. The first shard has all slots."""
-    capacity, refill, period = rate
-    if is_slots(rate):
-        return Rate(0 if shard.number else capacity, 0, period)
-    return Rate(share(shard, capacity), refill, period * shard.n)
+    """Return the rate of a shard's share of a limit. The first shard has all of some limits."""
+    if not is_split(rate):
+        return rate._replace(capacity_milli=0) if shard.number else rate
+    capacity, refill, period, terms = rate
+    return Rate(share(shard, capacity), refill, period * shard.n, terms)
 
 
 def of_shard(image: BucketImage, shard: Shard) -> BucketImage:

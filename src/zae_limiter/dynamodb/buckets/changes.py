@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from zae_limiter.admission.fit import fits
-from zae_limiter.admission.image import BucketImage
+from zae_limiter.admission.image import BucketImage, is_paused
 from zae_limiter.admission.in_force import InForce, plain_name
 from zae_limiter.admission.moves import Wanted
+from zae_limiter.admission.quotas import QuotaHold, QuotaSettlement
 from zae_limiter.admission.request import NO_NAMES, Charge, ChargeRequest, Settlement
 from zae_limiter.admission.reservation import advance_milli
 from zae_limiter.admission.slots import SlotHold
@@ -21,10 +22,12 @@ class BucketChange:
     Amounts are by stored name; credits are negative. A charge names every limit in force, with 0
     where it takes nothing. ``admitted`` is added to the bucket's count of admitted acquires.
     ``refreshed`` says that the limits were read again after the bucket was found to have newer
-    ones. ``through_child`` are the names of the limits that a child of the entity counts, too.
-    ``until_ms`` makes a charge a reservation; ``forfeits`` is that of a settlement. ``released``
-    and ``renewed`` are slots that the caller holds. ``is_count`` is a change that only writes the
-    counts of this client; it creates the bucket if there is none.
+    ones. ``through_child`` and ``through_milli`` are those of the charge. ``until_ms`` makes a
+    charge a reservation. ``is_debt`` is a charge in shadow mode: it is taken however little the
+    bucket holds. A change that ``forfeits`` only counts as usage: a settlement, or a bypassed
+    charge. ``released`` and ``renewed`` are slots that the caller holds, ``quotas`` and
+    ``renewed_quotas`` amounts of quotas. ``is_count`` is a change that only writes the counts of
+    this client; it creates the bucket if there is none.
     """
 
     in_force: InForce
@@ -38,17 +41,36 @@ class BucketChange:
     released: tuple[SlotHold, ...] = ()
     renewed: tuple[SlotHold, ...] = ()
     is_count: bool = False
+    quotas: tuple[QuotaSettlement, ...] = ()
+    renewed_quotas: tuple[QuotaHold, ...] = ()
+    through_milli: Mapping[str, int] | None = None
+    is_debt: bool = False
+
+    @property
+    def must_fit(self) -> bool:
+        """Whether the change is a charge that is rejected if the bucket does not hold it."""
+        return self.is_charge and not self.is_debt and not self.forfeits
 
     @property
     def held_slots(self) -> tuple[SlotHold, ...]:
         """The slots that the change gives back or renews."""
         return self.released or self.renewed
 
+    @property
+    def held_quotas(self) -> bool:
+        """Whether the change settles or renews amounts of quotas."""
+        return bool(self.quotas or self.renewed_quotas)
+
+    @property
+    def holds_anything(self) -> bool:
+        """Whether the change concerns slots or amounts that the caller holds."""
+        return bool(self.released or self.renewed or self.quotas or self.renewed_quotas)
+
     @classmethod
     def of_charge(cls, charge: Charge, request: ChargeRequest) -> BucketChange:
         """Return the change of one bucket that a request asks for."""
         admitted = 1 if request.is_acquire else 0
-        return cls(
+        change = cls(
             charge.in_force,
             charge.amounts_milli,
             True,
@@ -57,6 +79,20 @@ class BucketChange:
             charge.through_child,
             request.until_ms,
         )
+        if charge.switch is not None:
+            change.is_debt, change.forfeits = charge.is_shadow, charge.is_bypass
+            change.until_ms = None  # it is admitted at once
+        if charge.through_milli is not None:
+            change.through_milli = charge.through_milli
+        return change
+
+    @classmethod
+    def of_refund(cls, settlement: Settlement, charged: BucketChange) -> BucketChange:
+        """Return the change that undoes a charge; ``settlement`` are its credits."""
+        change = cls.of_settlement(settlement, -charged.admitted)
+        if charged.through_milli is not None:
+            change.through_milli = {key: -each for key, each in charged.through_milli.items()}
+        return change
 
     @classmethod
     def of_settlement(cls, settlement: Settlement, admitted: int = 0) -> BucketChange:
@@ -68,10 +104,13 @@ class BucketChange:
             through_child=settlement.through_child,
             forfeits=settlement.forfeits,
             released=settlement.released,
+            quotas=settlement.quotas,
         )
 
     def fits(self, image: BucketImage, now_ms: int) -> bool:
         """Tell whether the charge fits into a bucket if no other change is written with it."""
+        if not self.must_fit:
+            return not is_paused(image, now_ms)
         return fits(image, self.amounts_milli, now_ms, self.until_ms)
 
     def without_absent_limits(self, image: BucketImage) -> BucketChange:
@@ -88,7 +127,7 @@ class BucketChange:
         if self.is_charge or amounts.keys() <= image.limits.keys():
             return None
         absent = {key: amount for key, amount in amounts.items() if key not in image.limits}
-        return replace(self, amounts_milli=absent)
+        return replace(self, amounts_milli=absent, quotas=())
 
     def can_share_write(self, other: BucketChange) -> bool:
         """Tell whether one condition holds for both changes."""
@@ -107,14 +146,21 @@ def select(changes: Sequence[BucketChange], image: BucketImage, now_ms: int) -> 
     """Return the positions of the changes that one write carries.
 
     Those are all credits and debts, and the charges that fit behind them in the order of arrival.
+    Charges in shadow mode are debts: behind other charges, they would take a balance on which
+    those were admitted. During a pause no charge is carried.
     """
-    settlements = [change for change in changes if not change.is_charge]
-    settled = total(change.without_absent_limits(image) for change in settlements)
+    paused = is_paused(image, now_ms)
+    unchecked = [
+        change for change in changes if not change.must_fit and not (change.is_charge and paused)
+    ]
+    settled = total(change.without_absent_limits(image) for change in unchecked)
     returned = {key: wanted.returned_milli for key, wanted in settled.items()}
     taken = {key: wanted.owed_milli for key, wanted in settled.items()}
     positions = []
     for position, change in enumerate(changes):
-        if change.is_charge:
+        if change.is_charge and paused:
+            continue
+        if change.must_fit:
             amounts = change.amounts_milli
             if not fits(
                 image,
@@ -138,12 +184,13 @@ def total(changes: Iterable[BucketChange]) -> dict[str, Wanted]:
     returned: dict[str, int] = {}
     uncounted: dict[str, int] = {}
     for change in changes:
+        soft_keys, must_fit = change.in_force.soft_keys, change.must_fit
         for key, amount in change.amounts_milli.items():
-            if change.is_charge:
+            if must_fit and key not in soft_keys:
                 charged[key] = charged.get(key, 0) + amount
             elif change.forfeits:
                 uncounted[key] = uncounted.get(key, 0) - amount
-            elif amount > 0:
+            elif amount > 0 or change.is_debt:
                 owed[key] = owed.get(key, 0) + amount
             else:
                 returned[key] = returned.get(key, 0) - amount
@@ -170,9 +217,11 @@ def total_at(changes: Sequence[BucketChange], image: BucketImage, now_ms: int) -
     charged: dict[str, int] = {}
     needed: dict[str, int] = {}
     for change in changes:
-        if not change.is_charge:
+        if not change.must_fit:
             continue
         for key, amount in change.amounts_milli.items():
+            if key in change.in_force.soft_keys:
+                continue
             charged[key] = charged.get(key, 0) + amount
             rate = image.limits[key].rate
             level = charged[key] - advance_milli(rate, amount, now_ms, change.until_ms)
@@ -187,8 +236,16 @@ def through_children(changes: Iterable[BucketChange]) -> dict[str, int]:
     """Add up the amounts that changes take on behalf of children, net of credits, by limit."""
     sums: dict[str, int] = {}
     for change in changes:
-        if names := change.through_child:
+        if change.through_milli is not None:
+            settled = {each.hold.key for each in change.quotas}
+            for key, amount in change.through_milli.items():
+                if amount and (key in change.amounts_milli or key in settled):
+                    sums[key] = sums.get(key, 0) + amount
+        elif names := change.through_child:
             for key, amount in change.amounts_milli.items():
                 if amount and plain_name(key) in names:
                     sums[key] = sums.get(key, 0) + amount
+            for each in change.quotas:
+                if each.change and plain_name(each.hold.key) in names:
+                    sums[each.hold.key] = sums.get(each.hold.key, 0) + each.change
     return sums

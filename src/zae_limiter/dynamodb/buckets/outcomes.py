@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from zae_limiter.admission.fit import has_no_debt
 from zae_limiter.admission.image import BucketImage, level_milli
-from zae_limiter.admission.moves import surplus_milli
+from zae_limiter.admission.moves import added_move, after, surplus_milli
+from zae_limiter.admission.quotas import QuotaHold, in_life
 from zae_limiter.admission.rebase import has_limits
 from zae_limiter.admission.request import StaleLimits
 from zae_limiter.admission.reservation import Reservation, reserved
 from zae_limiter.admission.shards.tree import WHOLE, Shard
-from zae_limiter.dynamodb.buckets.changes import BucketChange
+from zae_limiter.dynamodb.buckets.changes import BucketChange, total
+from zae_limiter.dynamodb.buckets.planned_quotas import PlannedQuotas
 from zae_limiter.dynamodb.buckets.planned_slots import Moments
 from zae_limiter.dynamodb.items.bucket import StoredBucket
 from zae_limiter.exceptions import ZAELimiterError
@@ -25,7 +28,10 @@ class Applied:
     ``spilled_milli`` is the part of a credit that the shard has no room for, ``is_short`` says that
     a debt has left the shard below zero. ``reservation`` is that of a charge that waits.
     ``moments`` are those at which the slots of the change expire, see ``PlannedSlots``; None if the
-    change has no slots. ``life`` is that of the bucket which the slots belong to.
+    change has no slots. ``life`` is that of the bucket which the slots belong to. ``quota_holds``
+    are the amounts of quotas that a charge holds, ``renewed_quotas`` the seconds at which renewed
+    ones expire; None for those that have expired. ``is_overdrawn`` says that a charge in shadow
+    mode has taken a limit of an unsplit bucket below zero.
     """
 
     image: BucketImage | None
@@ -35,6 +41,9 @@ class Applied:
     reservation: Reservation | None = None
     moments: Moments | None = None
     life: str = ""
+    quota_holds: tuple[QuotaHold, ...] = ()
+    renewed_quotas: tuple[int | None, ...] = ()
+    is_overdrawn: bool = False
 
 
 @dataclass(slots=True)
@@ -62,6 +71,7 @@ def outcomes_of_write(
     bucket: StoredBucket,
     now_ms: int,
     moments: Mapping[int, Moments] | None,
+    quotas: PlannedQuotas | None = None,
 ) -> list[Outcome | None]:
     """Return the outcomes of changes, given the item after a write that carried some of them.
 
@@ -74,6 +84,16 @@ def outcomes_of_write(
     if moments:
         applied = [
             replace(each, moments=moments.get(position), life=bucket.image.life)
+            for position, each in zip(positions, applied, strict=True)
+        ]
+    if quotas is not None:
+        life = bucket.image.life
+        applied = [
+            replace(
+                each,
+                quota_holds=in_life(quotas.holds.get(position, ()), life),
+                renewed_quotas=quotas.renewed.get(position, ()),
+            )
             for position, each in zip(positions, applied, strict=True)
         ]
     if len(positions) == len(changes):
@@ -101,20 +121,46 @@ def applied_outcomes(
         if change.until_ms is not None:
             return _with_reservations(changes, bucket, now_ms)
     if bucket.shard.n == 1:
+        if True in [change.is_debt for change in changes]:
+            return _with_debts(changes, image, now_ms)
         return [Applied(image)] * len(changes)
-    surplus = {key: max(0, surplus_milli(state, now_ms)) for key, state in image.limits.items()}
-    in_debt = {key for key, state in image.limits.items() if level_milli(state, now_ms) < 0}
+    split = {key: state for key, state in image.limits.items() if state.quota is None}
+    surplus = {key: max(0, surplus_milli(state, now_ms)) for key, state in split.items()}
+    in_debt = {key for key, state in split.items() if level_milli(state, now_ms) < 0}
     outcomes = []
     for change in changes:
         spilled = None if change.is_charge else _spilled(change, surplus)
-        is_short = not change.is_charge and any(
+        is_short = not change.must_fit and any(
             amount > 0 and key in in_debt for key, amount in change.amounts_milli.items()
         )
+        is_short = is_short and not change.forfeits
         if is_short:
             in_debt = set()  # one repayment covers the debts of all
         outcomes.append(
             Applied(image=image, spilled_milli=spilled, is_short=is_short, is_whole=False)
         )
+    return outcomes
+
+
+def _with_debts(changes: Sequence[BucketChange], image: BucketImage, now_ms: int) -> list[Applied]:
+    """Return the outcomes of a write with charges in shadow mode.
+
+    Each of them sees the bucket without those behind it, so that only the charges that do not fit
+    are reported as such. Other charges of the write come behind all of them.
+    """
+    outcomes = [Applied(image)] * len(changes)
+    behind = total(change for change in changes if change.must_fit)
+    given = {key: each.charged_milli for key, each in behind.items()}
+    for position in range(len(changes) - 1, -1, -1):
+        change = changes[position]
+        if not change.is_debt:
+            continue
+        own = after(image, [added_move(key, amount) for key, amount in given.items()])
+        outcomes[position] = Applied(
+            own, is_overdrawn=not has_no_debt(own, change.amounts_milli, now_ms)
+        )
+        for key, amount in change.amounts_milli.items():
+            given[key] = given.get(key, 0) + amount
     return outcomes
 
 
@@ -128,7 +174,7 @@ def _with_reservations(
     behind: dict[str, int] = {}
     for position in range(len(changes) - 1, -1, -1):
         change = changes[position]
-        if not change.is_charge:
+        if not change.must_fit:
             continue
         amounts = change.amounts_milli
         if change.until_ms is not None:

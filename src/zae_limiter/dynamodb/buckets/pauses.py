@@ -7,13 +7,15 @@ the refusal tells it. Balances, counters and hours stay as they are.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from zae_limiter.admission.image import HOUR_MS, BucketImage, running_pause_ms
 from zae_limiter.admission.in_force import InForce, expires_ms
-from zae_limiter.admission.moves import first_move
+from zae_limiter.admission.moves import Move, first_move
+from zae_limiter.admission.quotas import QuotaMove
 from zae_limiter.admission.rebase import full_bucket
+from zae_limiter.admission.settle import with_quotas
 from zae_limiter.dynamodb.buckets.writes import NOTHING
 from zae_limiter.dynamodb.items import bucket as stored
 from zae_limiter.dynamodb.items.attributes import Item
@@ -32,8 +34,8 @@ from zae_limiter.dynamodb.items.hours import TURN_MARK, new_origin
 from zae_limiter.dynamodb.items.update_expression import UpdateExpression
 
 
-class PausedBucket(NamedTuple):
-    """The write that creates a paused bucket, and the origin and hour that it begins."""
+class CreatedBucket(NamedTuple):
+    """The write that creates a bucket, and the origin and hour that it begins."""
 
     write: UpdateExpression
     origin: str
@@ -68,16 +70,17 @@ def pause_write(
     return update
 
 
-def new_paused_bucket(
+def new_bucket(
     shard_id: ShardId,
     in_force: InForce | None,
     link: EntityLink,
-    paused_until_ms: int,
+    paused_until_ms: int | None,
     *,
     now_ms: int,
     usage_ms: int,
-) -> PausedBucket:
-    """Create a bucket that is full and paused, if there is none.
+    topped: Sequence[QuotaMove] = (),
+) -> CreatedBucket:
+    """Create a bucket that is full, and paused or topped up, if there is none.
 
     Without limits in force it has none, until the first call brings them.
     """
@@ -86,6 +89,7 @@ def new_paused_bucket(
     if in_force is not None:
         paused = image._replace(paused_until_ms=paused_until_ms)
         until_ms = expires_ms(paused, in_force, now_ms, usage_ms)
+    image = with_quotas(image, topped)
     rates = {key: state.rate for key, state in image.limits.items()}
     origin, hour = new_origin(), now_ms // HOUR_MS
     new_bucket = NewBucket(
@@ -97,10 +101,16 @@ def new_paused_bucket(
         now_ms,
         HourCounts(HourForm.COUNT, hour, origin=origin),
         paused_until_ms=paused_until_ms,
+        hold_writes=[each.holds for each in topped],
     )
-    moves = [first_move(key, rate, NOTHING, now_ms) for key, rate in rates.items()]
+    moves = [
+        first_move(key, rate, NOTHING, now_ms)
+        if image.limits[key].quota is None
+        else Move(key, None, None, 0, image.limits[key].balance_milli)
+        for key, rate in rates.items()
+    ]
     trailer = WriteTrailer(
         TURN_MARK + stored.new_write_id(now_ms), expires_ms=until_ms, keeps=False
     )
     write = first_write(new_bucket, moves, trailer, only_if_absent=True)
-    return PausedBucket(write, origin, hour)
+    return CreatedBucket(write, origin, hour)

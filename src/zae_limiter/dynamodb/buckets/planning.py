@@ -16,6 +16,7 @@ from zae_limiter.dynamodb.buckets import writes
 from zae_limiter.dynamodb.buckets.cache import KnownBucket, holds_limits
 from zae_limiter.dynamodb.buckets.changes import BucketChange, select, through_children, total
 from zae_limiter.dynamodb.buckets.outcomes import SHARD_MERGED, ShardMerged
+from zae_limiter.dynamodb.buckets.planned_quotas import PlannedQuotas
 from zae_limiter.dynamodb.buckets.planned_slots import PlannedSlots
 from zae_limiter.dynamodb.buckets.writes import CarriedChanges, PlannedWrite, WriteContext
 from zae_limiter.dynamodb.items.bucket import EntityLink, StoredBucket
@@ -82,10 +83,11 @@ def _is_usual(
 ) -> bool:
     """Tell whether a change is a charge of tokens to a cached bucket that is not paused."""
     return (
-        change.is_charge
+        change.must_fit
         and change.until_ms is None
         and not known.is_fresh
         and bucket.image.holds is None
+        and not in_force.has_terms
         and bucket.image.paused_until_ms is None
         and holds_limits(bucket, in_force)
     )
@@ -131,20 +133,30 @@ def _without_bucket(
         return SHARD_MERGED if known.is_fresh else READ_FIRST
     in_force, now_ms = changes[0].in_force, context.now_ms
     full = full_bucket(in_force, now_ms)
+    if not known.is_fresh and any(change.held_quotas for change in changes):
+        return READ_FIRST
     positions, slots = select(changes, full, now_ms), None
     if full.holds is not None:  # no slots are held: those that are to be released have expired
         slots = PlannedSlots(full, [], now_ms)
         slots.take(changes, positions)
-    carried = CarriedChanges.of(changes, positions, full, now_ms, slots)
+    quotas = None
+    if in_force.quota_keys:
+        without_holds = [replace(change, quotas=(), renewed_quotas=()) for change in changes]
+        quotas = PlannedQuotas(full, without_holds, now_ms)
+        quotas.take(positions)
+    carried = CarriedChanges.of(changes, positions, full, now_ms, slots, quotas)
     is_count = all(change.is_count for change in changes)
     creates = is_count and known.is_fresh and not context.tally.is_empty
+    settled = [change for change in changes if not change.is_charge]
+    creates = creates or carried.has_charge
     if creates or any(each.taken_milli or each.asked for each in carried.wanted.values()):
-        return writes.first(in_force, carried, link, context)
+        write = writes.first(in_force, carried, link, context)
+        late = _late_quotas(settled)
+        return replace(write, late_credits=late) if late else write
     if known.is_fresh:
-        settled = [change for change in changes if not change.is_charge]
         return NothingToWrite(full, late_credits=_late_credits(settled))
     if is_count or any(
-        change.is_charge or change.through_child or change.held_slots for change in changes
+        change.is_charge or change.through_child or change.holds_anything for change in changes
     ):
         return READ_FIRST  # slots and usage are counted under indexes that only the item has
     return writes.credit(carried, context)
@@ -155,7 +167,20 @@ def _late_credits(given: Sequence[BucketChange]) -> dict[str, tuple[int, int]]:
     if not given:
         return {}
     through = through_children(given)
-    return {key: (each.net_milli, through.get(key, 0)) for key, each in total(given).items()}
+    credits_of_rates = {
+        key: (each.net_milli, through.get(key, 0)) for key, each in total(given).items()
+    }
+    return {**credits_of_rates, **_late_quotas(given)}
+
+
+def _late_quotas(given: Sequence[BucketChange]) -> dict[str, tuple[int, int]]:
+    """Return the changes of usage by settlements of quotas that do not exist any more."""
+    changes: dict[str, int] = {}
+    for change in given:
+        for each in change.quotas:
+            changes[each.hold.key] = changes.get(each.hold.key, 0) + each.change
+    through = through_children(given)
+    return {key: (units, through.get(key, 0)) for key, units in changes.items() if units}
 
 
 def _with_bucket(
@@ -174,6 +199,12 @@ def _with_bucket(
         image = slots.image
     elif not known.is_fresh and any(change.held_slots for change in changes):
         return READ_FIRST
+    quotas = None
+    if in_force.quota_keys or any(change.held_quotas for change in changes):
+        quotas = PlannedQuotas(image, changes, context.now_ms)
+        if (quotas.is_doubtful or quotas.lost) and not known.is_fresh:
+            return READ_FIRST
+        image = quotas.image
     if len(changes) == 1 and not known.is_fresh:
         positions = [0]  # the entry may be outdated: the store decides whether the change fits
     else:
@@ -186,11 +217,18 @@ def _with_bucket(
         positions = _without_hidden_spills(changes, positions)
     if slots is not None:
         slots.take(changes, positions)
-    carried = CarriedChanges.of(changes, positions, image, context.now_ms, slots)
+    if quotas is not None:
+        quotas.take(positions)
+    carried = CarriedChanges.of(changes, positions, image, context.now_ms, slots, quotas)
     dropped = [changes[position].to_absent_limits(image) for position in positions]
     late_credits = _late_credits([change for change in dropped if change is not None])
+    if quotas is not None and quotas.lost:
+        late_credits = {**late_credits} | {
+            key: (units, 0) for key, units in quotas.lost.items() if units
+        }
     is_sure = known.is_fresh or all(change.is_count for change in changes)
     changes_nothing = not carried.wanted and not carried.admitted and not (slots and slots.writes())
+    changes_nothing = changes_nothing and not (quotas and (quotas.writes() or quotas.moves()))
     if is_sure and changes_nothing and context.tally.is_empty:
         return NothingToWrite(image, bucket.shard, late_credits)
     write = writes.balance_write(known, bucket, carried, in_force, context)

@@ -9,6 +9,7 @@ from typing import Protocol
 from zae_limiter.admission.image import HOUR_MS, BucketImage, Rate, is_paused
 from zae_limiter.admission.in_force import InForce, expires_ms, plain_name
 from zae_limiter.admission.moves import Move, Wanted, after, first_move, guessed_move, move
+from zae_limiter.admission.quotas import first_quota_move
 from zae_limiter.admission.rebase import (
     drop,
     full_bucket,
@@ -22,6 +23,7 @@ from zae_limiter.admission.slots import with_slot_limits
 from zae_limiter.admission.tally import NO_TALLY, Tally
 from zae_limiter.dynamodb.buckets.cache import FreshBucket, KnownBucket
 from zae_limiter.dynamodb.buckets.changes import BucketChange, through_children, total_at
+from zae_limiter.dynamodb.buckets.planned_quotas import PlannedQuotas
 from zae_limiter.dynamodb.buckets.planned_slots import Moments, PlannedSlots
 from zae_limiter.dynamodb.buckets.turning import (
     BegunHour,
@@ -97,6 +99,7 @@ class PlannedWrite:
     store_first: OriginHour | None = None
     begins_hour: BegunHour | None = None
     moments: Mapping[int, Moments] | None = None
+    quotas: PlannedQuotas | None = None
     late_credits: Mapping[str, tuple[int, int]] | None = None
     structural: bool = False
 
@@ -126,6 +129,7 @@ class CarriedChanges:
 
     ``positions`` are those of the changes in the group, ``wanted`` their amounts by limit.
     ``through_milli`` is the part of the amounts that comes through children of the entity.
+    ``has_charge`` says that a charge is among them, also one that is not checked.
     """
 
     positions: Sequence[int]
@@ -133,6 +137,8 @@ class CarriedChanges:
     admitted: int
     through_milli: Mapping[str, int]
     slots: PlannedSlots | None = None
+    quotas: PlannedQuotas | None = None
+    has_charge: bool = True
 
     @classmethod
     def of(
@@ -142,6 +148,7 @@ class CarriedChanges:
         image: BucketImage,
         now_ms: int,
         slots: PlannedSlots | None = None,
+        quotas: PlannedQuotas | None = None,
     ) -> CarriedChanges:
         carried = [changes[position].without_absent_limits(image) for position in positions]
         return cls(
@@ -150,14 +157,21 @@ class CarriedChanges:
             admitted=sum(change.admitted for change in carried),
             through_milli=through_children(carried),
             slots=slots,
+            quotas=quotas,
+            has_charge=any(change.is_charge for change in carried),
         )
 
     def tokens(self) -> Mapping[str, Wanted]:
-        """Return the amounts of limits that refill, without those of slots."""
-        slots = self.slots
-        if slots is None:
+        """Return the amounts of rates, without those of slots and quotas."""
+        slots, quotas = self.slots, self.quotas
+        if slots is None and quotas is None:
             return self.wanted
-        return {key: each for key, each in self.wanted.items() if not slots.is_slots(key)}
+        return {
+            key: each
+            for key, each in self.wanted.items()
+            if not (slots is not None and slots.is_slots(key))
+            and not (quotas is not None and quotas.has(key))
+        }
 
 
 def balance_write(
@@ -171,18 +185,24 @@ def balance_write(
     image, slots, now_ms = bucket.image, carried.slots, context.now_ms
     others, age_ms = known.others_milli_per_s, now_ms - known.at_ms
     moves: list[Move] = []
-    takes = gives = may_leave_debt = False
+    quotas = carried.quotas
+    takes, gives, may_leave_debt = carried.has_charge, False, False
     for key, each in carried.tokens().items():
         state, of_others = image.limits[key], others.get(key, 0)
         moves.append(guessed_move(key, state, each, now_ms, age_ms, of_others))
-        takes = takes or each.asked or each.owed_milli > 0
+        takes = takes or each.owed_milli > 0
         gives = gives or each.returned_milli > 0
         may_leave_debt = may_leave_debt or each.owed_milli > 0 or each.needed_milli is not None
     if slots is not None:
         slot_moves = slots.moves(carried.wanted)
         moves += slot_moves
         takes, gives = takes or bool(slot_moves), gives or slots.gives
-    elif not takes and _counts_admissions_only(bucket, carried, context):
+    if quotas is not None:
+        quota_moves = quotas.moves()
+        moves += quota_moves
+        takes, gives = takes or bool(quota_moves), gives or quotas.gives
+        may_leave_debt = True  # the TTL has to outlast the window
+    elif slots is None and not takes and _counts_admissions_only(bucket, carried, context):
         return credit(carried, context)
     can_repeat = takes and not gives  # repeated, a write that gives could give twice
     counts = _counts_of_hour(known, bucket, carried, context)
@@ -198,8 +218,17 @@ def balance_write(
     version = 0 if image.config_version else in_force.governing_version
     slot_writes = () if slots is None else slots.writes()
     ends_pause = image.paused_until_ms is not None and not is_paused(image, now_ms)
+    hold_writes = () if quotas is None else quotas.writes()
     request = TemplatedCharge(
-        context.shard_id, moves, trailer, bucket, version, counts, slot_writes, ends_pause
+        context.shard_id,
+        moves,
+        trailer,
+        bucket,
+        version,
+        counts,
+        slot_writes,
+        ends_pause,
+        hold_writes,
     )
     net_milli = {each.key: each.consumed_milli for each in moves}
     write = PlannedWrite(
@@ -217,6 +246,7 @@ def balance_write(
         write.previous_write_id, write.guarded_retry = bucket.write_id, request.guarded
     if slots is not None:
         write.moments = slots.moments
+    write.quotas = quotas
     return write
 
 
@@ -280,11 +310,13 @@ def first(
     shard_id, now_ms, slots = context.shard_id, context.now_ms, carried.slots
     write_id, hour = TURN_MARK + context.write_id, now_ms // HOUR_MS
     rates = dict(zip(in_force.keys, in_force.rates, strict=True))
+    full, quotas = full_bucket(in_force, now_ms), carried.quotas
     moves = [
         first_move(key, rate, carried.wanted.get(key, NOTHING), now_ms)
+        if quotas is None or not quotas.has(key)
+        else first_quota_move(full.limits[key], quotas.applied()[key], now_ms)
         for key, rate in rates.items()
     ]
-    full = full_bucket(in_force, now_ms)
     until_ms = expires_ms(after(full, moves), in_force, now_ms, context.usage_ms)
     trailer = WriteTrailer(write_id=write_id, expires_ms=until_ms, keeps=False)
     counts = HourCounts(
@@ -305,6 +337,7 @@ def first(
         generation=now_ms,
         counts=counts,
         slot_writes=() if slots is None else slots.writes(),
+        hold_writes=() if quotas is None else quotas.writes(),
     )
 
     def only_if_absent() -> UpdateExpression:
@@ -320,6 +353,7 @@ def first(
         begins_hour=BegunHour(counts.origin, hour) if context.usage_ms else None,
         tally=context.tally,
         moments=None if slots is None else slots.moments,
+        quotas=quotas,
     )
 
 

@@ -105,7 +105,7 @@ class BatchPlan:
                 )
                 continue
             planned.append(self._level(change, item, after, audited))
-            had_limits = item is not None and configs.holds_limits(item)
+            had_limits = item is not None and configs.is_configured(item)
             deltas[bool(level.entity_id)][level.resource] += (after is not None) - had_limits
         if count:
             planned.append(actions.update(version))

@@ -6,7 +6,12 @@ consumed before a merge     m_<name>    by shards that were merged into this one
 parameters of a limit       p_<name>    capacity:refill:period:index in tokens and seconds; the
                                         refill is empty if it is the capacity. Of a limit on calls
                                         in flight c:slots:lease_ttl:index
+                                        Of a quota or soft limit q:index:notation
 slots that are held         x{i}_{f}    of the limit with index i, by the second f of their expiry
+amounts that are held       y{i}_{k}_{f} of the quota with index i, in its window k; f is 0 if they
+                                        never expire
+top-ups of a quota          z{i}        relative to the window, as the balance is
+last raised threshold       e{i}        ten times the number of the window, and its position
 this is one of n shards     n
 digest of all parameters    lh          indexes included; every charge requires it: balances mean
                                         nothing without. During a pause ``!`` and its end follow, so
@@ -35,8 +40,17 @@ from itertools import count
 from typing import NamedTuple
 
 from zae_limiter import schema
-from zae_limiter.admission.image import HOUR_MS, BucketImage, LimitState, Rate, is_slots
+from zae_limiter.admission.image import (
+    HOUR_MS,
+    BucketImage,
+    LimitState,
+    Rate,
+    is_quota,
+    is_slots,
+)
+from zae_limiter.admission.rate_text import rate_of, text_of
 from zae_limiter.admission.shards.tree import WHOLE, Shard, of_shard
+from zae_limiter.admission.windows import HoldName, QuotaState
 from zae_limiter.dynamodb.items import hours as item_hours
 from zae_limiter.dynamodb.items.attributes import Item, flag, n, s
 from zae_limiter.dynamodb.items.hours import (
@@ -47,6 +61,7 @@ from zae_limiter.dynamodb.items.hours import (
     FINISHED,
     HOUR,
     ORIGIN,
+    QUOTA,
     TURN_MARK,
     HourState,
 )
@@ -62,6 +77,8 @@ BALANCE, CONSUMED, PARAMETERS, MERGED = "t_", "c_", "p_", "m_"
 SHARDS, DIGEST, VERSION, GENERATION = "n", "lh", "cv", "g"
 WRITES, WRITE_ID, TTL = "wc", "op", "ttl"
 CASCADE, PARENT = "cascade", "parent_id"
+HELD_AMOUNT = "y"  # followed by the index of the limit, the window and the second of the expiry
+TOPPED, MARKED = "z", "e"  # each followed by the index of the quota
 HELD = "x"  # followed by the index of the limit and the second of the expiry
 NOT_BEFORE = "nb"
 PAUSE_MARK = "!"  # in no digest
@@ -206,6 +223,8 @@ def _decode(item: Item) -> StoredBucket:
     )
     if any(is_slots(state.rate) for state in limits.values()):
         bucket = replace(bucket, image=_with_holds(item, bucket.image))
+    if any(is_quota(state.rate) for state in limits.values()):
+        bucket = replace(bucket, image=_with_quotas(item, bucket.image, hours.indexes))
     if NOT_BEFORE in item:
         paused = bucket.image._replace(paused_until_ms=int(item[NOT_BEFORE]["N"]))
         bucket = replace(bucket, image=paused)
@@ -232,12 +251,15 @@ def _decode_again(item: Item, known: StoredBucket) -> StoredBucket:
         if name in item:
             return _decode(item)
     before = known.image
-    limits = {}
-    for limit, (_, rate, _, counted) in before.limits.items():
+    limits, has_quotas = {}, False
+    for limit, (_, rate, _, counted, quota) in before.limits.items():
         of_balance, of_consumed = _names[limit]
         balance, consumed = int(item[of_balance]["N"]), int(item[of_consumed]["N"])
         limits[limit] = LimitState(balance, rate, consumed, counted)
+        has_quotas = has_quotas or quota is not None
     image = _image(item, limits)
+    if has_quotas:
+        image = _with_quotas(item, image, known.hours.indexes)
     if before.holds is not None:
         image = _with_holds(item, image)
     if before.paused_until_ms is not None:  # its end is a part of the digest
@@ -299,7 +321,7 @@ def held_name(limit_index: int, expires_ms: int) -> str:
 def _with_holds(item: Item, image: BucketImage) -> BucketImage:
     """Add the slots that are held; a bucket with such limits has at least an empty mapping."""
     names = {
-        int(item[PARAMETERS + name]["S"].split(":")[3]): name
+        item_hours.limit_index_of(item[PARAMETERS + name]["S"]): name
         for name, state in image.limits.items()
         if is_slots(state.rate)
     }
@@ -310,6 +332,33 @@ def _with_holds(item: Item, image: BucketImage) -> BucketImage:
             if int(limit_index) in names:
                 holds[names[int(limit_index)]][int(seconds) * 1000] = int(value["N"])
     return image._replace(holds=holds, life=item[ORIGIN]["S"])
+
+
+def hold_name(limit_index: int, name: HoldName) -> str:
+    """Return the attribute of an amount that calls hold of a quota."""
+    window, expires_s = name
+    return f"{HELD_AMOUNT}{limit_index}_{window}_{expires_s}"
+
+
+def _with_quotas(item: Item, image: BucketImage, indexes: Mapping[str, int]) -> BucketImage:
+    """Add the state of quotas: held amounts, top-ups, marks of thresholds."""
+    names = {indexes[name]: name for name, state in image.limits.items() if is_quota(state.rate)}
+    holds: dict[str, dict[HoldName, int]] = {name: {} for name in names.values()}
+    for attribute, value in item.items():
+        if attribute[:1] == HELD_AMOUNT and attribute[1:2].isdigit():
+            index, window, expires_s = map(int, attribute[1:].split("_"))
+            if index in names:
+                holds[names[index]][window, expires_s] = int(value["N"])
+    limits = dict(image.limits)
+    for index, name in names.items():
+        topped, marked = item.get(f"{TOPPED}{index}"), item.get(f"{MARKED}{index}")
+        quota = QuotaState(
+            holds[name],
+            None if topped is None else int(topped["N"]),
+            None if marked is None else int(marked["N"]),
+        )
+        limits[name] = limits[name]._replace(quota=quota)
+    return image._replace(limits=limits, life=item[ORIGIN]["S"])
 
 
 def _one_of(shards: int, bucket: StoredBucket, item: Item) -> StoredBucket:
@@ -324,7 +373,9 @@ def pack(rate: Rate, limit_index: int) -> str:
 
     The refill is left out where it is the capacity, as it usually is: every byte is billed.
     """
-    capacity, refill, period = (str(part // MILLI) for part in rate)
+    if rate.terms is not None:
+        return f"{QUOTA}{limit_index}:{text_of(rate)}"
+    capacity, refill, period = (str(part // MILLI) for part in rate[:3])
     if is_slots(rate):
         return f"{CONCURRENT}{capacity}:{period}:{limit_index}"
     return f"{capacity}:{'' if refill == capacity else refill}:{period}:{limit_index}"
@@ -332,6 +383,8 @@ def pack(rate: Rate, limit_index: int) -> str:
 
 @lru_cache(maxsize=4096)
 def unpack(packed: str) -> Rate:
+    if packed.startswith(QUOTA):
+        return rate_of(packed.split(":", 2)[2])
     item_hours.limit_index_of(packed)  # raises for a kind of limit that this version does not know
     if item_hours.is_concurrent(packed):
         _, slots, lease_ttl = packed.split(":")[:3]

@@ -6,10 +6,18 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from zae_limiter.admission.image import BucketImage, LimitState, Rate, full_balance
+from zae_limiter.admission.image import BucketImage, LimitState, Rate, full_balance, is_quota
 from zae_limiter.admission.moves import Move, rebase_move
+from zae_limiter.admission.quotas import (
+    HoldWrite,
+    QuotaMove,
+    has_same_windows,
+    is_same_quota,
+    rebase_quota,
+)
 from zae_limiter.admission.rebase import namesake
 from zae_limiter.admission.slots import SlotWrite
+from zae_limiter.admission.thresholds import Mark
 from zae_limiter.dynamodb.items import bucket as stored
 from zae_limiter.dynamodb.items import hour_updates
 from zae_limiter.dynamodb.items.attributes import Item, n, s
@@ -45,7 +53,7 @@ def bucket_update(key: Item, moves: Sequence[Move], trailer: WriteTrailer) -> Up
     update = UpdateExpression(key)
     for each in moves:
         _move(update, each)
-    update.set(stored.WRITE_ID, s(trailer.write_id))
+    update.set_once(stored.WRITE_ID, s(trailer.write_id))
     update.add(stored.WRITES, 1)
     if trailer.admitted:
         update.add(ADMITTED, trailer.admitted)
@@ -138,6 +146,54 @@ def write_slots(
                 update.add(name, change)
 
 
+def write_holds(
+    update: UpdateExpression, writes: Sequence[HoldWrite], indexes: Mapping[str, int]
+) -> None:
+    """Change the amounts that calls hold of quotas, if they are as the write assumes."""
+    for write in writes:
+        index = indexes[write.key]
+        for hold, seen in write.swept.items():
+            name = stored.hold_name(index, hold)
+            update.require_equal(name, n(seen))
+            if hold in write.put:  # DynamoDB does not remove and add one attribute in one write
+                update.set_number(name, write.put[hold])
+            else:
+                update.remove(name)
+        for hold in sorted(write.removed.keys() | write.added.keys()):
+            name, removed = stored.hold_name(index, hold), write.removed.get(hold, 0)
+            if removed:
+                update.require(f"{update.name(name)} >= {update.number(removed)}")
+            change = write.added.get(hold, 0) - removed
+            if change:
+                update.add(name, change)
+        if write.topped is not None:
+            update.set_number(f"{stored.TOPPED}{index}", write.topped)
+        elif write.forgets:
+            update.remove(f"{stored.TOPPED}{index}")
+        if write.marked is not None:
+            update.set_number(f"{stored.MARKED}{index}", write.marked)
+        elif write.forgets or write.remarks:
+            update.remove(f"{stored.MARKED}{index}")
+
+
+def mark_write(key: Item, bucket: stored.StoredBucket, mark: Mark) -> UpdateExpression:
+    """Render the mark of a threshold: it is still reached, and nobody has marked it before.
+
+    Like a later TTL, it leaves the id and the count of writes as they are: a client that looks for
+    its own lost write finds it.
+    """
+    update = UpdateExpression(key)
+    balance = update.name(stored.BALANCE + mark.key)
+    name = f"{stored.MARKED}{bucket.hours.indexes[mark.key]}"
+    update.require_equal(stored.DIGEST, s(bucket.digest))  # the same amount and thresholds
+    update.require(f"{balance} >= {update.number(mark.low)}")
+    update.require(f"{balance} <= {update.number(mark.high)}")
+    marked, value = update.name(name), update.number(mark.value)
+    update.require(f"(attribute_not_exists({marked}) OR {marked} < {value})")
+    update.set_number(name, mark.value)
+    return update
+
+
 def _expiry(update: UpdateExpression, expires_ms: int | None) -> None:
     if expires_ms is None:
         update.remove(stored.TTL)
@@ -157,6 +213,7 @@ class NewBucket(NamedTuple):
     counts: HourCounts
     slot_writes: Sequence[SlotWrite] = ()
     paused_until_ms: int | None = None
+    hold_writes: Sequence[HoldWrite] = ()
 
 
 def first_write(
@@ -197,6 +254,7 @@ def first_write(
     update.add(stored.WRITES, 1)
     hour_updates.count_in_hour(update, counts, indexes)
     write_slots(update, new_bucket.slot_writes, indexes)
+    write_holds(update, new_bucket.hold_writes, indexes)
     if new_bucket.paused_until_ms is not None:
         _set_not_before(update, new_bucket.paused_until_ms)
     _expiry(update, trailer.expires_ms)
@@ -256,6 +314,9 @@ def structural_write(
         _fold_hours(update, bucket, target, dropped, indexes)
     if bucket.image.holds is not None:
         _forget_slots(update, bucket, target, indexes)
+    quotas = _rebased_quotas(bucket.image, target, now_ms)
+    write_holds(update, [each.holds for each in quotas], indexes)
+    _forget_quotas(update, bucket, target, indexes)
     paused_until_ms = target.paused_until_ms
     update.set(stored.DIGEST, s(stored.digest_of(rates, indexes, paused_until_ms)))
     if paused_until_ms != bucket.image.paused_until_ms:
@@ -324,17 +385,64 @@ def _forget_slots(
 
 
 def _rebase_moves(before: BucketImage, target: BucketImage, now_ms: int) -> list[Move]:
-    return [
-        rebase_move(name, old, state.rate, now_ms)
-        for name, state in target.limits.items()
-        if (old := before.limits.get(name)) is not None and old.rate != state.rate
-    ]
+    moves = [each.move for each in _rebased_quotas(before, target, now_ms)]
+    for name, state in target.limits.items():
+        old = before.limits.get(name)
+        if old is None or old.rate == state.rate or is_same_quota(old.rate, state.rate):
+            continue
+        if is_quota(old.rate) or is_quota(state.rate):  # another kind of limit begins full
+            moves.append(Move(name, None, None, 0, state.balance_milli))
+        else:
+            moves.append(rebase_move(name, old, state.rate, now_ms))
+    return moves
+
+
+def _rebased_quotas(before: BucketImage, target: BucketImage, now_ms: int) -> list[QuotaMove]:
+    """Return the changes of quotas that get another amount or calendar.
+
+    Their usage is that of ``target``, as for all limits.
+    """
+    planned = []
+    for name, state in target.limits.items():
+        old = before.limits.get(name)
+        if old is None or old.rate == state.rate or not is_same_quota(old.rate, state.rate):
+            continue
+        rebased = rebase_quota(name, old, state.rate, now_ms)
+        planned.append(rebased._replace(move=replace(rebased.move, consumed_milli=0)))
+    return planned
+
+
+def _forget_quotas(
+    update: UpdateExpression,
+    bucket: stored.StoredBucket,
+    target: BucketImage,
+    indexes: Mapping[str, int],
+) -> None:
+    """Remove the holds, top-ups and marks of quotas that are dropped or become another kind.
+
+    No write may have come since: it could have added holds. The same is required of a quota that
+    gets another calendar, since its windows may have the numbers that they had before.
+    """
+    for name, state in bucket.image.limits.items():
+        after = target.limits.get(name)
+        if state.quota is None or (after is not None and has_same_windows(state.rate, after.rate)):
+            continue
+        update.require_equal(stored.WRITES, n(bucket.image.writes))
+        if after is not None and is_same_quota(state.rate, after.rate):
+            continue  # see _rebased_quotas
+        for hold in state.quota.holds:
+            update.remove(stored.hold_name(indexes[name], hold))
+        update.remove(f"{stored.TOPPED}{indexes[name]}")
+        update.remove(f"{stored.MARKED}{indexes[name]}")
 
 
 def _drop(update: UpdateExpression, name: str, state: LimitState, now_ms: int) -> None:
     """Drop a limit that is still full (no different from none) and has counted nothing since."""
-    still_full = update.number(full_balance(state.rate, now_ms))
-    update.require(f"{update.name(stored.BALANCE + name)} >= {still_full}")
+    if state.quota is not None:  # its window has ended long ago
+        update.require_equal(stored.BALANCE + name, n(state.balance_milli))
+    else:
+        still_full = update.number(full_balance(state.rate, now_ms))
+        update.require(f"{update.name(stored.BALANCE + name)} >= {still_full}")
     update.require_equal(stored.CONSUMED + name, n(state.consumed_milli))
     for prefix in (stored.BALANCE, stored.CONSUMED, stored.PARAMETERS, stored.MERGED):
         update.remove(prefix + name)

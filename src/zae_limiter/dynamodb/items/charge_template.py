@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from zae_limiter.admission.moves import Move
+from zae_limiter.admission.quotas import HoldWrite
 from zae_limiter.admission.slots import SlotWrite
 from zae_limiter.concurrency.bounded import BoundedDict
 from zae_limiter.dynamodb.items import bucket as stored
@@ -25,6 +26,7 @@ from zae_limiter.dynamodb.items.bucket_updates import (
     require_last,
     require_life,
     require_same,
+    write_holds,
     write_slots,
 )
 from zae_limiter.dynamodb.items.hour_updates import HourCounts, count, kind_of, values_of
@@ -44,8 +46,9 @@ class TemplatedCharge:
 
     ``version`` becomes the bucket's configuration version; 0 leaves the version alone. ``counts``
     is None for a write that counts nothing by the hour except its moves and its trailer. A write
-    with ``slot_writes`` is rendered anew each time, since the attributes that it names change with
-    time. So is a write that removes a pause which is over (``ends_pause``): there is one per pause.
+    with ``slot_writes`` or ``hold_writes`` is rendered anew each time, since the attributes that it
+    names change with time. So is a write that removes a pause which is over (``ends_pause``): there
+    is one per pause.
     """
 
     shard_id: ShardId
@@ -56,6 +59,7 @@ class TemplatedCharge:
     counts: HourCounts | None = None
     slot_writes: Sequence[SlotWrite] = ()
     ends_pause: bool = False
+    hold_writes: Sequence[HoldWrite] = ()
 
     @property
     def key(self) -> Item:
@@ -75,6 +79,10 @@ class TemplatedCharge:
             write_slots(update, self.slot_writes, bucket.hours.indexes)
             if any(write.removed for write in self.slot_writes):
                 require_life(update, bucket)
+        if self.hold_writes:
+            write_holds(update, self.hold_writes, bucket.hours.indexes)
+            if any(write.removed for write in self.hold_writes):
+                require_life(update, bucket)
         return update
 
     def guarded(self) -> UpdateExpression:
@@ -85,7 +93,7 @@ class TemplatedCharge:
 
     def text(self, table: str) -> str:
         """Return the body of the request."""
-        if self.slot_writes or self.ends_pause:
+        if self.slot_writes or self.hold_writes or self.ends_pause:
             return self.update().text(table)
         bucket, trailer, version, counts = self.bucket, self.trailer, self.version, self.counts
         kind: list[object] = [table, trailer.admitted == 0, trailer.keeps, version == 0]

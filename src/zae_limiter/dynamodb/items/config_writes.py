@@ -8,6 +8,9 @@ from zae_limiter.dynamodb.items.attributes import REVISION, Item, n, s
 from zae_limiter.dynamodb.items.configs import (
     AMOUNT,
     CAPACITY,
+    MODE,
+    MODE_UNTIL,
+    NOTATION,
     ORDER,
     PERIOD,
     POLICY,
@@ -77,6 +80,12 @@ def _body(config: LevelConfig, revision: str) -> Item:
         body[f"{PREFIX}{limit.name}{CAPACITY}"] = n(limit.capacity)
         body[f"{PREFIX}{limit.name}{AMOUNT}"] = n(limit.refill_amount)
         body[f"{PREFIX}{limit.name}{PERIOD}"] = n(limit.refill_period_seconds)
+        if limit.soft or limit.is_quota:
+            body[f"{PREFIX}{limit.name}{NOTATION}"] = s(str(limit))
     if config.on_unavailable is not None:
         body[POLICY] = s(config.on_unavailable.value)
+    if config.switch is not None:
+        body[MODE] = s(config.switch.mode.value)
+        if config.switch.until_ms is not None:
+            body[MODE_UNTIL] = n(config.switch.until_ms)
     return body

@@ -5,8 +5,10 @@
     entity     {ns}/ENTITY#{entity}       #CONFIG#{resource}    found by resource through GSI3
 
 ``l_{limit}_cp``, ``_ra`` and ``_rp`` are the capacity and the refill amount in tokens, and the
-period in seconds. A limit on calls in flight has its slots, 0, and the TTL of a lease there.
+period in seconds. A limit on calls in flight has its slots, 0, and the TTL of a lease there. A
+quota, and a soft limit, has its notation in ``l_{limit}_nt``.
 ``limit_names`` keeps the order of the limits. ``rev`` names the change that wrote the level.
+``mode`` is the mode of a resource or an entity, and ``mode_until`` its end in milliseconds.
 """
 
 from __future__ import annotations
@@ -26,12 +28,15 @@ from zae_limiter.dynamodb.items.keys import Key
 from zae_limiter.exceptions import NamespaceStateError, RateLimiterUnavailable
 from zae_limiter.models.config import ConfigLevel, LevelConfig, OnUnavailable
 from zae_limiter.models.limit import Limit
+from zae_limiter.models.switches import Switch, SwitchMode
 
 VERSION = "config_version"
 PURGING = "purging"  # in the system's item: the namespace is being purged
 POLICY = "on_unavailable"
+MODE, MODE_UNTIL = "mode", "mode_until"
 ORDER = "limit_names"
-PREFIX, CAPACITY, AMOUNT, PERIOD = "l_", "_cp", "_ra", "_rp"
+PREFIX, CAPACITY, AMOUNT, PERIOD, NOTATION = "l_", "_cp", "_ra", "_rp", "_nt"
+_PARTS = (CAPACITY, AMOUNT, PERIOD, NOTATION)
 SEPARATOR = ","  # no limit's name contains it
 
 
@@ -60,8 +65,8 @@ def decode(item: Item | None) -> LevelConfig | None:
         return None
     try:
         limits = tuple(_limit(item, name) for name in _names(item))
-        policy = _policy(item)
-        return LevelConfig(limits, policy) if limits or policy is not None else None
+        config = LevelConfig(limits, _policy(item), switch=_switch(item))
+        return None if config.is_empty else config
     except (KeyError, ValueError) as error:
         raise damaged("configuration", item, error) from error
 
@@ -80,13 +85,13 @@ def decode_undamaged(item: Item | None) -> LevelConfig | None:
     if readable is not None or item is None:
         return readable
     try:
-        return LevelConfig((), _policy(item))
+        return LevelConfig((), _policy(item), switch=_switch(item))
     except (KeyError, ValueError):
         return None
 
 
-def holds_limits(item: Item) -> bool:
-    """Return whether the level is configured, in a readable or damaged item."""
+def is_configured(item: Item) -> bool:
+    """Return whether the level has limits, a policy or a mode, in a readable or damaged item."""
     return any(name != REVISION for name in written_attributes(item))
 
 
@@ -108,13 +113,16 @@ def _policy(item: Item) -> OnUnavailable | None:
     return None if policy is None else OnUnavailable(policy)
 
 
+def _switch(item: Item) -> Switch | None:
+    mode = optional_text(item, MODE)
+    return None if mode is None else Switch(SwitchMode(mode), optional_integer(item, MODE_UNTIL))
+
+
 def written_attributes(item: Item) -> list[str]:
     """Return the attributes of an item that belong to its level."""
-    own = (REVISION, ORDER, POLICY)
+    own = (REVISION, ORDER, POLICY, MODE, MODE_UNTIL)
     return [
-        name
-        for name in item
-        if name in own or (name.startswith(PREFIX) and name.endswith((CAPACITY, AMOUNT, PERIOD)))
+        name for name in item if name in own or (name.startswith(PREFIX) and name.endswith(_PARTS))
     ]
 
 
@@ -131,5 +139,8 @@ def _names(item: Item) -> list[str]:
 
 
 def _limit(item: Item, name: str) -> Limit:
-    values = (integer(item[f"{PREFIX}{name}{part}"]) for part in (CAPACITY, AMOUNT, PERIOD))
-    return Limit.from_stored(name, *values)
+    capacity, amount, period = (
+        integer(item[f"{PREFIX}{name}{part}"]) for part in (CAPACITY, AMOUNT, PERIOD)
+    )
+    notation = optional_text(item, f"{PREFIX}{name}{NOTATION}") or ""
+    return Limit.from_stored(name, capacity, amount, period, notation)

@@ -21,13 +21,14 @@ The index of a limit is the fourth part of its parameters,
 from __future__ import annotations
 
 import os
+import re
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from functools import lru_cache
 from json.encoder import encode_basestring_ascii
 from typing import NamedTuple
 
-from zae_limiter.admission.in_force import plain_name
+from zae_limiter.admission.in_force import plain_name, usage_key
 from zae_limiter.admission.tally import NO_ASKED, Tally
 from zae_limiter.dynamodb.items.attributes import Item, integer, n, optional_integer, s, text
 from zae_limiter.dynamodb.items.update_expression import UpdateExpression
@@ -40,6 +41,8 @@ ADMITTED, REJECTED, FINISHED_ADMITTED, FINISHED_REJECTED = "ac", "rj", "ua", "ur
 OF_CHILDREN, WAITED, ASKED = "rx", "wt", "rq"
 FINISHED_OF_CHILDREN, FINISHED_WAITED, FINISHED_ASKED = "ux", "uw", "uq"
 CONCURRENT = "c:"  # begins the parameters of a limit on calls in flight: c:slots:lease_ttl:index
+QUOTA = "q:"  # begins the parameters of a quota or soft limit: q:index:notation without the name
+_BUDGET = re.compile(r"q:[0-9]+:[0-9.]+([A-Z]{3})/")  # the amount of a budget has its currency
 TURN_MARK = "~"  # the first character of a write id that creates an item or turns its hour
 
 _CONSUMED, _PARAMETERS = "c_", "p_"  # as items.bucket, which imports this module
@@ -73,14 +76,28 @@ def limit_index_of(parameters: str) -> int:
 
     Raises IncompatibleSchemaError for a kind of limit that this version does not know.
     """
+    if parameters.startswith(QUOTA):
+        return int(parameters.split(":", 2)[1])
     if parameters[:1].isalpha() and not is_concurrent(parameters):
         raise IncompatibleSchemaError(
             f"a limit of kind {parameters.partition(':')[0]!r}",
-            "rates and calls in flight",
+            "rates, calls in flight and quotas",
             "bring every client to the newest version",
         )
     _, _, _, index, *_ = parameters.split(":")
     return int(index)
+
+
+def _usage_name(item: Item, name: str) -> str:
+    """Return the stored name of a limit, and the currency of a budget."""
+    return usage_key(name, currency_of(text(item[_PARAMETERS + name])))
+
+
+@lru_cache(maxsize=4096)
+def currency_of(parameters: str) -> str | None:
+    """Return the currency in the stored parameters of a budget; None for other limits."""
+    match = _BUDGET.match(parameters)
+    return None if match is None else match[1]
 
 
 def is_concurrent(parameters: str) -> bool:
@@ -136,7 +153,7 @@ def running_hour(item: Item) -> OriginHour:
         if is_concurrent(text(item[_PARAMETERS + name])):
             continue  # slots are no usage
         net = integer(item[_CONSUMED + name]) - _amount(item, f"{BEGAN}{index}")
-        used[name] = (net, _amount(item, f"{CHILDREN}{index}"))
+        used[_usage_name(item, name)] = (net, _amount(item, f"{CHILDREN}{index}"))
     return OriginHour(
         state.origin,
         state.hour,
@@ -167,7 +184,7 @@ def finished_hour(item: Item, state: HourState | None = None) -> OriginHour | No
         return None
     indexes = limit_indexes_of(item) if state is None else state.indexes
     used = {
-        name: (
+        _usage_name(item, name): (
             _amount(item, f"{FINISHED_NET}{index}"),
             _amount(item, f"{FINISHED_CHILDREN}{index}"),
         )

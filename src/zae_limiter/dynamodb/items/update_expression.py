@@ -14,7 +14,7 @@ from zae_limiter.dynamodb.items.attributes import Item, Value
 
 _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
-_SPACED = (", ", " = ", " >= ", " <= ", " < ", " > ", " + ", " - ")
+_SPACED = (", ", " = ", " <> ", " >= ", " <= ", " < ", " > ", " + ", " - ")
 
 
 class UpdateExpression:
@@ -48,6 +48,12 @@ class UpdateExpression:
 
     def set(self, attribute: str, value: Value) -> None:
         self._sets.append(f"{self.name(attribute)} = {self.value(value)}")
+
+    def set_once(self, attribute: str, value: Value) -> None:
+        """Set an attribute that has another value: the same update is not made twice in a row."""
+        name, placeholder = self.name(attribute), self.value(value)
+        self._sets.append(f"{name} = {placeholder}")
+        self.require(f"{name} <> {placeholder}")
 
     def set_all(self, attributes: Item) -> None:
         for attribute, value in attributes.items():

@@ -8,11 +8,12 @@ one bucket item (``items.hours``).
 
 an origin           o_{origin}       ``open`` while the bucket item may hold hours of this day, then
                                      ``closed``: the row has all of them
-a finished hour     {hh}_{origin}    JSON in millitokens: [digest, admitted, [net of each limit],
-                                     [part through children], rejected, part of it by children,
-                                     waited, {limit: largest rejected tokens}]; empty parts at the
-                                     end are left out
-names of limits     n_{digest}       JSON: sorted names, in the order of the amounts
+a finished hour     {hh}_{origin}    JSON in millitokens, of budgets in billionths: [digest,
+                                     admitted, [net of each limit], [part through children],
+                                     rejected, part of it by children, waited, {limit: largest
+                                     rejected tokens}]; empty parts at the end are left out
+names of limits     n_{digest}       JSON: sorted names, in the order of the amounts; of a budget
+                                     name@currency
 expires             ttl              seconds: the end of the day plus the retention
 
 All writes of an hour of an origin carry the same value, and the names of limits are found by their
@@ -34,13 +35,13 @@ from typing import Any, NamedTuple
 
 from zae_limiter import schema
 from zae_limiter.admission.image import HOUR_MS
-from zae_limiter.admission.in_force import plain_name
+from zae_limiter.admission.in_force import InForce, plain_name, usage_key
 from zae_limiter.admission.tally import NO_TALLY, Tally
-from zae_limiter.admission.usage import WindowUsage
+from zae_limiter.admission.usage import WindowUsage, whole_amounts
 from zae_limiter.dynamodb.items.attributes import Item, damaged, n, s, text
 from zae_limiter.dynamodb.items.keys import BucketId, Key, ShardId
 from zae_limiter.dynamodb.items.update_expression import UpdateExpression
-from zae_limiter.models.timestamps import MILLI, iso_from_ms, ms_from_iso
+from zae_limiter.models.timestamps import iso_from_ms, ms_from_iso
 
 DAY = 24  # hours
 DAY_S = 86_400
@@ -281,6 +282,14 @@ def by_plain_name(used_milli: UsedMilli) -> dict[str, tuple[int, int]]:
     return sums
 
 
+def by_usage_name(used_milli: UsedMilli, in_force: InForce) -> dict[str, tuple[int, int]]:
+    """Add up amounts by stored name under the names of their usage."""
+    currencies = dict(zip(in_force.keys, [each.currency for each in in_force.limits], strict=True))
+    return by_plain_name(
+        {usage_key(key, currencies.get(key)): used for key, used in used_milli.items()}
+    )
+
+
 # --- reads
 
 
@@ -313,7 +322,7 @@ def _decode_hour(origin: str, hour: int, stored: str, item: Item) -> OriginHour:
 
 
 def window_usage(hour: int, origin_hours: Iterable[OriginHour]) -> WindowUsage:
-    """Add up all origins of one bucket and hour, in whole tokens."""
+    """Add up all origins of one bucket and hour."""
     net_milli: dict[str, int] = {}
     through_milli: dict[str, int] = {}
     admitted, tally = 0, NO_TALLY
@@ -326,9 +335,9 @@ def window_usage(hour: int, origin_hours: Iterable[OriginHour]) -> WindowUsage:
         tally = tally.plus(origin_hour.tally)
     return WindowUsage(
         hour,
-        {name: amount // MILLI for name, amount in net_milli.items()},
+        whole_amounts(net_milli),
         admitted,
-        {name: amount // MILLI for name, amount in through_milli.items()},
+        whole_amounts(through_milli),
         tally,
     )
 

@@ -64,6 +64,8 @@ class ShardAffinity:
 
 
 def _takes(image: BucketImage, change: BucketChange, now_ms: int) -> bool:
+    if change.forfeits:
+        return True
     for key, amount in change.amounts_milli.items():
         state = image.limits[key]
         left = level_milli(state, now_ms) - amount

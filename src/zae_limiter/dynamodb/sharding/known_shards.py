@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from zae_limiter.admission.charge import under_limits
-from zae_limiter.admission.image import BucketImage, is_paused, reaches_ms
+from zae_limiter.admission.image import BucketImage, is_paused, is_soft, reaches_ms
 from zae_limiter.admission.in_force import InForce
+from zae_limiter.admission.quotas import free_units
 from zae_limiter.admission.rebase import at_rate, full_limit
 from zae_limiter.admission.shards.combined import CombinedImage, combine, paused_until_ms
 from zae_limiter.admission.shards.pressure import QUIET_PER_S
@@ -108,7 +109,20 @@ def fitting(images: Images, change: BucketChange, now_ms: int) -> list[Shard]:
     """Return the shards that hold a charge by themselves; none while the bucket is paused."""
     if any(is_paused(image, now_ms) for image in images.values()):
         return []  # all shards are paused if one of them is
+    if _is_overdrawn(images, change, now_ms):
+        return []
     return [shard for shard, image in images.items() if change.fits(image, now_ms)]
+
+
+def _is_overdrawn(images: Images, change: BucketChange, now_ms: int) -> bool:
+    """Tell whether a quota is in debt, which stops every call; the first shard has all of it."""
+    if not change.in_force.quota_keys or not change.must_fit:
+        return False
+    limits = images[min(images)].limits
+    quotas = [limits[key] for key in change.in_force.quota_keys if key in limits]
+    return any(
+        free_units(state, now_ms, charging=False) < 0 for state in quotas if not is_soft(state.rate)
+    )
 
 
 def soonest(images: Images, shards: Iterable[Shard], change: BucketChange) -> Shard | None:
@@ -119,7 +133,7 @@ def soonest(images: Images, shards: Iterable[Shard], change: BucketChange) -> Sh
         moments = [
             reaches_ms(limits[key], amount)
             for key, amount in change.amounts_milli.items()
-            if amount
+            if amount and limits[key].quota is None
         ]
         return max(moments, default=0), shard
 
@@ -128,7 +142,7 @@ def soonest(images: Images, shards: Iterable[Shard], change: BucketChange) -> Sh
 
 def rejection(images: Images, change: BucketChange, now_ms: int, *, gathers: bool) -> Rejected:
     """Show why a charge does not fit: the shard that holds it first, or all shards combined."""
-    if len(images) == 1 or not gathers:
+    if len(images) == 1 or not (gathers or change.in_force.quota_keys):
         shard, until_ms = _first_to_hold(images, change), paused_until_ms(images.values())
         return Rejected(images[shard]._replace(paused_until_ms=until_ms), now_ms, shard)
     return Rejected(combined(images, change.in_force, now_ms), now_ms)
@@ -166,7 +180,12 @@ def _first_to_hold(images: Images, change: BucketChange) -> Shard:
             amount > limits[key].rate.capacity_milli for key, amount in change.amounts_milli.items()
         )
         holds_ms = max(
-            reaches_ms(limits[key], amount) for key, amount in change.amounts_milli.items()
+            [
+                reaches_ms(limits[key], amount)
+                for key, amount in change.amounts_milli.items()
+                if limits[key].quota is None
+            ],
+            default=0,
         )
         return never, holds_ms, shard
 

@@ -8,13 +8,14 @@ for the earlier one, and of two shards that contradict each other the higher gen
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from zae_limiter import schema
 from zae_limiter.admission.image import HOUR_MS, LimitState
-from zae_limiter.admission.in_force import plain_name
 from zae_limiter.admission.moves import Move
+from zae_limiter.admission.quotas import HoldWrite
 from zae_limiter.admission.shards import split_merge
 from zae_limiter.admission.shards.tree import Shard, live
 from zae_limiter.admission.slots import SlotWrite
@@ -30,6 +31,7 @@ from zae_limiter.dynamodb.items.bucket_updates import (
     require_generation,
     require_life,
     require_same,
+    write_holds,
     write_slots,
 )
 from zae_limiter.dynamodb.items.hours import ADMITTED, HOUR, ORIGIN, TURN_MARK, new_origin
@@ -38,6 +40,7 @@ from zae_limiter.dynamodb.items.transact_items import Action
 from zae_limiter.dynamodb.items.update_expression import UpdateExpression
 from zae_limiter.dynamodb.items.usage import OriginHour
 
+NOTHING: Mapping[str, int] = MappingProxyType({})
 _COPIED = (stored.DIGEST, stored.NOT_BEFORE, stored.VERSION, stored.CASCADE, stored.PARENT)
 
 
@@ -123,12 +126,13 @@ def siblings(items: Iterable[Item]) -> set[Key]:
 
 
 class ShardMoves(NamedTuple):
-    """The moves of one shard in a transaction, and its changes of held slots."""
+    """The moves of one shard in a transaction, and its changes of held slots and amounts."""
 
     key: Item
     bucket: stored.StoredBucket
     moves: list[Move]
     slot_writes: Sequence[SlotWrite] = ()
+    hold_writes: Sequence[HoldWrite] = ()
 
 
 class Gathering(NamedTuple):
@@ -150,22 +154,18 @@ def gather(
     *,
     now_ms: int,
     usage_ms: int,
-    through_child: Collection[str] = (),
+    through_milli: Mapping[str, int] = NOTHING,
 ) -> Gathering:
     """Make the moves of several shards at once; the first one counts the admission.
 
-    ``through_child`` are the names of the limits that a child counts, too.
+    ``through_milli`` are the amounts that a child counts, too.
     """
-    gathering = Gathering([], {}, {})
+    gathering, through_left = Gathering([], {}, {}), dict(through_milli)
     for part in parts:
         bucket, first = part.bucket, not gathering.actions
         trailer, counts = WriteTrailer(write_id, admitted if first else 0), None
-        if through_child or is_over(bucket, now_ms, usage_ms):
-            through = {
-                each.key: each.consumed_milli
-                for each in part.moves
-                if each.consumed_milli and plain_name(each.key) in through_child
-            }
+        if through_milli or is_over(bucket, now_ms, usage_ms):
+            through = _taken_through(part.moves, through_left)
             counts = hour_counts(
                 FreshBucket(bucket),
                 bucket,
@@ -186,8 +186,22 @@ def gather(
         if part.slot_writes:
             write_slots(update, part.slot_writes, bucket.hours.indexes)
             require_life(update, bucket)  # the answer does not show which one it was
+        if part.hold_writes:
+            write_holds(update, part.hold_writes, bucket.hours.indexes)
+            require_life(update, bucket)
         gathering.actions.append(actions.update(update))
     return gathering
+
+
+def _taken_through(moves: Iterable[Move], left_milli: dict[str, int]) -> dict[str, int]:
+    """Return the amounts of one shard's moves that come through children; ``left_milli`` falls."""
+    taken = {}
+    for move in moves:
+        amount = min(move.consumed_milli, left_milli.get(move.key, 0))
+        if amount > 0:
+            taken[move.key] = amount
+            left_milli[move.key] -= amount
+    return taken
 
 
 def remove_orphan(parent: Item, orphan: Item, usage_days: int = 0) -> list[Action]:

@@ -6,16 +6,20 @@ from marshal import dumps, loads
 from typing import Any
 
 from zae_limiter.admission.image import BucketImage, LimitState, Rate
+from zae_limiter.admission.rate_text import rate_of, text_of
 from zae_limiter.admission.tally import NO_TALLY, Tally
 from zae_limiter.admission.usage import WindowUsage
+from zae_limiter.admission.windows import plain_quota, quota_of
 from zae_limiter.models.audit import AuditEvent
 from zae_limiter.models.config import LevelConfig, OnUnavailable
 from zae_limiter.models.entity import Entity
 from zae_limiter.models.limit import Limit
+from zae_limiter.models.switches import Switch, SwitchMode
 
 # Without back references, which cost time and save nothing in so small a value. The bytes never
 # leave the process, so that the format may differ between versions of Python.
 _FORMAT = 2
+LIMIT_FIELDS = 7  # values of one limit in the bytes of a bucket
 _TALLY_AT = 7  # position of the tally in the fields of a bucket, behind its limits
 
 
@@ -40,7 +44,10 @@ def _exact(value: Any) -> Any:
 
 
 def pack_bucket(image: BucketImage) -> bytes:
-    """Return ``(fields, name, balance, capacity, refill, period, consumed, counted, ...)``."""
+    """Return ``(fields, name, balance, capacity, refill, period, consumed, counted, ...)``.
+
+    A mapping at the end has the terms of quotas and soft limits, and the state of quotas.
+    """
     limits, holds, tally = image.limits, image.holds, image.tally
     fields: list[Any] = list(image[1:])
     fields[_TALLY_AT] = _plain_tally(tally)
@@ -50,17 +57,25 @@ def pack_bucket(image: BucketImage) -> bytes:
         if holds is None:
             del fields[-3 if image.through_children is None and tally.is_empty else -1 :]
     flat: list[Any] = [fields]
-    for key, (balance, rate, consumed, counted) in limits.items():
-        flat += (key, balance, *rate, consumed, counted)
+    extras: dict[str, Any] = {}
+    for key, (balance, rate, consumed, counted, quota) in limits.items():
+        flat += (key, balance, rate[0], rate[1], rate[2], consumed, counted)
+        if rate.terms is not None:
+            extras[key] = (text_of(rate), *plain_quota(quota))
+    if extras:
+        flat.append(extras)
     return pack(flat)
 
 
 def unpack_bucket(packed: bytes) -> BucketImage:
     fields, *flat = loads(packed)
+    extras = flat.pop() if len(flat) % LIMIT_FIELDS else {}
     limits = {
         flat[at]: LimitState(flat[at + 1], Rate(*flat[at + 2 : at + 5]), *flat[at + 5 : at + 7])
-        for at in range(0, len(flat), 7)
+        for at in range(0, len(flat), LIMIT_FIELDS)
     }
+    for key, (text, *quota) in extras.items():
+        limits[key] = limits[key]._replace(rate=rate_of(text), quota=quota_of(*quota))
     if len(fields) > _TALLY_AT:
         fields[_TALLY_AT] = _tally(fields[_TALLY_AT])
     return BucketImage(limits, *fields)
@@ -90,19 +105,18 @@ def unpack_usage(hour: int, packed: bytes) -> WindowUsage:
 
 
 def pack_config(config: LevelConfig) -> bytes:
-    limits = [
-        (limit.name, limit.capacity, limit.refill_amount, limit.refill_period_seconds)
-        for limit in config.limits
-    ]
-    policy = config.on_unavailable
-    return pack((limits, None if policy is None else policy.value))
+    limits = [limit.stored() for limit in config.limits]
+    policy, switch = config.on_unavailable, config.switch
+    mode = () if switch is None else (switch.mode.value, switch.until_ms)
+    return pack((limits, None if policy is None else policy.value, mode))
 
 
 def unpack_config(packed: bytes) -> LevelConfig:
-    limits, policy = loads(packed)
+    limits, policy, mode = loads(packed)
     return LevelConfig(
         tuple(Limit.from_stored(*fields) for fields in limits),
         None if policy is None else OnUnavailable(policy),
+        switch=Switch(SwitchMode(mode[0]), mode[1]) if mode else None,
     )
 
 

@@ -9,13 +9,16 @@ import json
 from typing import Any
 
 from zae_limiter.admission.image import BucketImage, LimitState, Rate
+from zae_limiter.admission.rate_text import rate_of, text_of
 from zae_limiter.admission.tally import NO_TALLY, Tally
 from zae_limiter.admission.usage import WindowUsage
+from zae_limiter.admission.windows import QuotaState, plain_quota, quota_of
 from zae_limiter.exceptions import IncompatibleSchemaError, RateLimiterUnavailable
 from zae_limiter.models.audit import AuditEvent
 from zae_limiter.models.config import LevelConfig, OnUnavailable
 from zae_limiter.models.entity import Entity, Namespace
 from zae_limiter.models.limit import Limit
+from zae_limiter.models.switches import Switch, SwitchMode
 
 BUCKET_FORMAT = 4  # counts up when the text of a bucket changes its meaning
 _COUNTING_FORMAT = 2  # the bucket has no held slots and no pause
@@ -36,16 +39,20 @@ _decode = json.JSONDecoder().raw_decode
 def encode_bucket(image: BucketImage) -> str:
     """Write ``[format, {name: limit}, config_version, expires, hour, admitted, counted, writes]``.
 
-    A limit is ``[balance, [capacity, refill, period], consumed, counted]``. If there are such
-    counts, ``{name: through children}, [rejected, through children, waited, {name: asked}]``
-    follow. If limits have slots, or the bucket is paused, ``{name: [[expires, slots], ...]}, end of
-    the pause, life`` follow, too. The text is formatted by hand, a third faster than by ``json``,
-    because every charge writes it. Names of limits have no character that JSON would escape.
+    A limit is ``[balance, [capacity, refill, period], consumed, counted]``, a quota or soft limit
+    ``[balance, notation, consumed, counted, [[[window, expires], held], ...], topped, mark]``. If
+    there are such counts, ``{name: through children}, [rejected, through children, waited,
+    {name: asked}]`` follow. If calls have held slots or quotas, or the bucket is paused, ``{name:
+    [[expires, slots], ...]}, end of the pause, life`` follow, too. The text is formatted by hand,
+    a third faster than by ``json``, because every charge writes it. Names of limits have no
+    character that JSON would escape.
     """
     limits = ",".join(
         [
             f'"{key}":[{balance},[{rate[0]},{rate[1]},{rate[2]}],{consumed},{counted}]'
-            for key, (balance, rate, consumed, counted) in image.limits.items()
+            if rate.terms is None
+            else f'"{key}":{_encode_terms(balance, rate, consumed, counted, quota)}'
+            for key, (balance, rate, consumed, counted, quota) in image.limits.items()
         ]
     )
     _, version, expires_ms, hour, admitted, counted, writes, *_ = image
@@ -53,20 +60,36 @@ def encode_bucket(image: BucketImage) -> str:
     paused, life = image.paused_until_ms, image.life
     expires = "null" if expires_ms is None else expires_ms
     text = f"{{{limits}}},{version},{expires},{hour},{admitted},{counted},{writes}"
-    if through is None and tally.is_empty and holds is None and paused is None:
+    has_life = holds is not None or paused is not None or life != ""
+    if through is None and tally.is_empty and not has_life:
         return f"[{_PLAIN_FORMAT},{text}]"
     of_children = "null"
     if through is not None:
         amounts = ",".join([f'"{name}":{amount}' for name, amount in through.items()])
         of_children = f"{{{amounts}}}"
     counts = encode_tally(tally)
-    if holds is None and paused is None:
+    if not has_life:
         return f"[{_COUNTING_FORMAT},{text},{of_children},{counts}]"
     held = "null"
     if holds is not None:
         held = _encode({key: list(moments.items()) for key, moments in holds.items()})
     end = "null" if paused is None else paused
     return f'[{BUCKET_FORMAT},{text},{of_children},{counts},{held},{end},"{life}"]'
+
+
+def _encode_terms(
+    balance: int, rate: Rate, consumed: int, counted: int, quota: QuotaState | None
+) -> str:
+    return _encode((balance, text_of(rate), consumed, counted, *plain_quota(quota)))
+
+
+def _decode_limit(
+    balance: int, rate: list[int] | str, consumed: int, counted: int, *quota: Any
+) -> LimitState:
+    if isinstance(rate, str):
+        return LimitState(balance, rate_of(rate), consumed, counted, quota_of(*quota))
+    capacity, refill, period = rate
+    return LimitState(balance, Rate(capacity, refill, period), consumed, counted)
 
 
 def encode_tally(tally: Tally) -> str:
@@ -87,10 +110,7 @@ def decode_bucket(text: str) -> BucketImage:
             if form == BUCKET_FORMAT and rest[_HOLDS_AT] is not None:
                 holds = rest[_HOLDS_AT]
                 rest[_HOLDS_AT] = {key: dict(moments) for key, moments in holds.items()}
-            states = {
-                key: LimitState(balance, Rate(*rate), consumed, counted)
-                for key, (balance, rate, consumed, counted) in limits.items()
-            }
+            states = {key: _decode_limit(*fields) for key, fields in limits.items()}
             return BucketImage(states, *rest)
     except (ValueError, TypeError, AttributeError, IndexError) as error:
         raise _damaged("bucket", text, error) from error
@@ -98,12 +118,16 @@ def decode_bucket(text: str) -> BucketImage:
 
 
 def encode_config(config: LevelConfig) -> str:
-    """Write ``{"limits": [[name, capacity, amount, period], ...], "on_unavailable": ...}``."""
-    limits = [
-        (limit.name, limit.capacity, limit.refill_amount, limit.refill_period_seconds)
-        for limit in config.limits
-    ]
-    return _encode({"limits": limits, "on_unavailable": config.on_unavailable})
+    """Write ``{"limits": [[name, capacity, amount, period], ...], "on_unavailable": ...}``.
+
+    A quota, and a soft limit, has its notation as a fifth value. A level with a switch also has
+    ``"mode": [mode, until in milliseconds]``.
+    """
+    limits = [limit.stored() for limit in config.limits]
+    body: dict[str, Any] = {"limits": limits, "on_unavailable": config.on_unavailable}
+    if config.switch is not None:
+        body["mode"] = [config.switch.mode.value, config.switch.until_ms]
+    return _encode(body)
 
 
 def decode_config(text: str) -> LevelConfig:
@@ -113,9 +137,14 @@ def decode_config(text: str) -> LevelConfig:
         return LevelConfig(
             tuple(Limit.from_stored(*fields) for fields in data["limits"]),
             None if policy is None else OnUnavailable(policy),
+            switch=_decode_switch(*data["mode"]) if "mode" in data else None,
         )
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise _damaged("configuration", text, error) from error
+
+
+def _decode_switch(mode: str, until_ms: int | None) -> Switch:
+    return Switch(SwitchMode(mode), until_ms)
 
 
 def encode_entity(entity: Entity) -> Row:

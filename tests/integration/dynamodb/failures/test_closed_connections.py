@@ -63,16 +63,29 @@ async def test_a_repetition_meets_further_closed_connections(world, proxy):
 
 @STATES
 async def test_the_original_arrives_after_all(world, proxy, state):
-    """At worst it is charged once more, and admitted once."""
+    """It is charged once: the repetition has left the same id on the item."""
     client = await through(world, proxy)
     before = await state(world, client)
     with proxy.measure() as measured:
         with proxy.fault("late", operation="UpdateItem", times=1, delay_ms=None) as message:
             await client.take(rpm=2)
         await arrived(message, measured)
-    extra = 2 if state.__name__ == "partly_used" else 0  # a clamp is not made twice
-    assert world.level() == 1000 * (before - 2 - extra)
+    assert world.level() == 1000 * (before - 2)
     assert (await stats(client)).repeated_writes == 1
+
+
+@STATES
+async def test_the_original_arrives_after_a_write_of_another_client(world, proxy, state):
+    """At worst it is charged once more, and admitted once."""
+    client, other = await through(world, proxy), await world.client()
+    before = await state(world, client)
+    with proxy.measure() as measured:
+        with proxy.fault("late", operation="UpdateItem", times=1, delay_ms=None) as message:
+            await client.take(rpm=2)
+        await other.take(rpm=1)
+        await arrived(message, measured)
+    extra = 2 if state.__name__ == "partly_used" else 0  # a clamp is not made twice
+    assert world.level() == 1000 * (before - 2 - 1 - extra)
 
 
 async def test_a_write_that_another_client_has_written_over_is_not_repeated(world, proxy):

@@ -4,7 +4,8 @@ import asyncio
 
 from tests.integration.dynamodb.sharding.world import Before, by_another, rpm
 from tests.support.dynamodb.stored import EPOCH_MS
-from tests.support.dynamodb.world import together
+from tests.support.dynamodb.world import API, USER, together
+from zae_limiter import Limit
 from zae_limiter.admission.shards.tree import Shard
 
 
@@ -86,3 +87,26 @@ async def test_a_debt_that_comes_while_shards_are_merged_is_remembered_until_it_
     full_at_ms = EPOCH_MS + missing * 60_000 // 100_000
     assert full_at_ms - world.clock() > 49 * 60_000
     assert "ttl" not in item or int(item["ttl"]["N"]) * 1000 >= full_at_ms
+
+
+async def test_a_debt_of_a_quota_is_charged_whichever_shard_has_admitted_the_call(world):
+    """The first shard has all of a quota, and the call that owes it names only the rate."""
+    client = await world.split_bucket(rpm(400), Limit.quota("tokens", 1000, per="day"), n=4)
+    for _ in range(10):
+        async with client.acquire(rpm=1) as lease:
+            await lease.settle(tokens=3, now=True)
+            await lease.adjust(tokens=4)
+        world.clock.advance(ms=100)  # to another shard
+    state = await client.repo.get_bucket(USER, API, "tokens")
+    assert (state.available, state.used, state.held) == (930, 70, 0)
+
+
+async def test_a_soft_quota_of_a_split_bucket_is_charged_in_full(world):
+    soft = Limit.quota("tokens", 10, per="day", soft=True)
+    client = await world.split_bucket(rpm(400), soft, n=4)
+    for _ in range(10):
+        async with client.acquire(tokens=3):
+            pass
+        world.clock.advance(ms=100)  # to another shard
+    state = await client.repo.get_bucket(USER, API, "tokens")
+    assert (state.available, state.used) == (-20, 30)

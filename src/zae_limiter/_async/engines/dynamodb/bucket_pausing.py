@@ -12,8 +12,8 @@ from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.settle import paused_until
 from zae_limiter.dynamodb.buckets.cache import BucketCache
 from zae_limiter.dynamodb.buckets.pauses import (
-    PausedBucket,
-    new_paused_bucket,
+    CreatedBucket,
+    new_bucket,
     pause_write,
     running_pause,
 )
@@ -48,7 +48,7 @@ class BucketPauses:
         self, bucket_id: BucketId, until_ms: int, in_force: InForce | None, change: AuditedChange
     ) -> bool:
         """Pause until a moment, or lift the pause if that is now; False if nothing changes."""
-        created: PausedBucket | None = None
+        created: CreatedBucket | None = None
 
         async def plan(deadline: Deadline) -> TransactionPlan[bool]:
             nonlocal created
@@ -87,10 +87,10 @@ class BucketPauses:
         paused_until_ms: int,
         now_ms: int,
         deadline: Deadline,
-    ) -> PausedBucket:
+    ) -> CreatedBucket:
         await self._table.refuse_if_purging(bucket_id.namespace_id)
         link = await self._upkeep.entity_link(bucket_id.namespace_id, bucket_id.entity_id, deadline)
-        return new_paused_bucket(
+        return new_bucket(
             bucket_id.shard(0),
             in_force,
             link,
@@ -99,7 +99,7 @@ class BucketPauses:
             usage_ms=self._table.usage_ms,
         )
 
-    def _announce(self, bucket_id: BucketId, created: PausedBucket) -> None:
+    def _announce(self, bucket_id: BucketId, created: CreatedBucket) -> None:
         """Announce the day that a new bucket has begun, and its resource."""
         begun = BegunHour(created.origin, created.hour)
         self._usage_rows.announce(bucket_id.shard(0), begun)

@@ -1,4 +1,4 @@
-"""Charges of several buckets at once, an entity and its parent: all or none."""
+"""Charges of several buckets at once, such as an entity and its parent: all or none."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ logger = quiet_logger(__name__)
 
 
 class Cascade:
-    """Charges child and parent side by side, and refunds one if the other rejects."""
+    """Charges child and parent side by side, and refunds one if the other rejects.
+
+    The buckets of an acquire over several resources are charged one after the other.
+    """
 
     def __init__(
         self,
@@ -56,7 +59,7 @@ class Cascade:
             for charge in request.charges
         ]
         try:
-            outcomes = await self._charge_each(pending, request.now_ms)
+            outcomes = await self._charge_each(pending, request.now_ms, in_order=request.in_order)
         except BaseException:
             await self._refund(request, pending, deadline)
             raise
@@ -74,11 +77,14 @@ class Cascade:
             self._parallel, *[partial(self._router.submit, each) for each in pending]
         )
 
-    async def _charge_each(self, pending: list[PendingChange], now_ms: int) -> list[Outcome | None]:
+    async def _charge_each(
+        self, pending: list[PendingChange], now_ms: int, *, in_order: bool
+    ) -> list[Outcome | None]:
         """Charge all buckets at once if they seem to hold the amounts, else one after the other.
 
         A bucket that will probably reject is asked first and alone, so that the other is not
-        charged in vain. The outcome of a bucket that was not asked is None.
+        charged in vain. The outcome of a bucket that was not asked is None. With ``in_order`` all
+        are asked one after the other, as they come.
         """
         outcomes: list[Outcome | None] = [None] * len(pending)
         doubtful: list[int] = []
@@ -89,9 +95,10 @@ class Cascade:
                 return outcomes
             if judged is Prospect.DOUBTFUL:
                 doubtful.append(position)
-        if not doubtful:
+        if not doubtful and not in_order:
             return [*await self.submit_all(pending)]
-        for position in sorted(range(len(pending)), key=lambda position: position not in doubtful):
+        order = range(len(pending))
+        for position in order if in_order else sorted(order, key=lambda each: each not in doubtful):
             pending[position].stamp_ms = None  # it may be from before the other's round trip
             outcome = outcomes[position] = await self._router.submit(pending[position])
             if not isinstance(outcome, Applied):
@@ -110,7 +117,7 @@ class Cascade:
         self, charge: Charge, charged: PendingChange, applied: Applied, deadline: Deadline
     ) -> None:
         settlement = refund_of(charge, applied)
-        change = BucketChange.of_settlement(settlement, -charged.change.admitted)
+        change = BucketChange.of_refund(settlement, charged.change)
         refund = PendingChange(charged.bucket_id, change, charged.clock, deadline)
         outcome = await self._router.submit(refund)
         if isinstance(outcome, ZAELimiterError):

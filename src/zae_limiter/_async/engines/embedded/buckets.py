@@ -25,6 +25,7 @@ from zae_limiter.admission.request import (
     RenewalOutcome,
     Settlement,
 )
+from zae_limiter.admission.thresholds import Crossing, OnThreshold
 from zae_limiter.clock import Clock, Deadline
 from zae_limiter.concurrency.locks import LockFreeCount
 from zae_limiter.concurrency.receipt import Receipt
@@ -55,12 +56,15 @@ class EmbeddedBuckets(Port):
         self, namespace_id: str, request: ChargeRequest, receipt: Receipt[ChargeOutcome]
     ) -> ChargeOutcome:
         deadline, noted = request.deadline, self._noted_now()
-        args = (namespace_id, request, noted)
+        raised: list[Crossing] | None = None if request.on_threshold is None else []
+        args = (namespace_id, request, noted, raised)
         try:
             outcome = await self._client.write(buckets.charge, args, receipt, deadline=deadline)
         finally:
             if noted is not None and not receipt.is_committed:
                 noted.give_back()
+            if raised and receipt.is_committed:
+                _tell(request.on_threshold, raised)
         if type(outcome) is Grant:
             self.granted.add()
         elif type(outcome) is Rejection:
@@ -153,14 +157,18 @@ class EmbeddedBuckets(Port):
         settlements: tuple[Settlement, ...],
         clock: Clock,
         receipt: Receipt[None],
+        on_threshold: OnThreshold | None = None,
     ) -> None:
         noted = self._noted_now()
-        args = (namespace_id, settlements, clock, noted)
+        raised: list[Crossing] | None = None if on_threshold is None else []
+        args = (namespace_id, settlements, clock, noted, raised)
         try:
             await self._client.write(buckets.settle, args, receipt, must_run=True)
         finally:
             if noted is not None and not receipt.is_committed:
                 noted.give_back()
+            if raised and receipt.is_committed:
+                _tell(on_threshold, raised)
         self.settled.add()
 
     async def renew(
@@ -203,11 +211,13 @@ class EmbeddedBuckets(Port):
         entity_id: str,
         resource: str,
         amounts: Mapping[str, int],
+        *,
+        in_force: InForce | None,
         now_ms: int,
         principal: str | None,
     ) -> bool:
         change = AuditedChange.by(principal, entity_id, now_ms, resource)
-        return await self._client.write(buckets.top_up, (namespace_id, change, amounts))
+        return await self._client.write(buckets.top_up, (namespace_id, change, amounts, in_force))
 
     async def pause(
         self,
@@ -222,3 +232,10 @@ class EmbeddedBuckets(Port):
     ) -> bool:
         change = AuditedChange.by(principal, entity_id, now_ms, resource)
         return await self._client.write(buckets.pause, (namespace_id, change, until_ms, in_force))
+
+
+def _tell(on_threshold: OnThreshold | None, raised: list[Crossing]) -> None:
+    """Tell of the thresholds that a committed transaction has marked."""
+    for crossing in raised:
+        if on_threshold is not None:
+            on_threshold(crossing)

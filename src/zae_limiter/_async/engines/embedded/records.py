@@ -17,6 +17,7 @@ from zae_limiter.models.config import (
     StoredLevel,
 )
 from zae_limiter.models.entity import Entity
+from zae_limiter.models.switches import Switch
 
 
 class EmbeddedConfigs(Port):
@@ -68,6 +69,19 @@ class EmbeddedConfigs(Port):
         level = ConfigLevel(entity_id, resource)
         change = AuditedChange.by(principal, config_subject(level), now_ms, resource or None)
         return await self._client.write(configs.delete, (namespace_id, level, change))
+
+    async def set_switch(
+        self,
+        namespace_id: str,
+        entity_id: str,
+        resource: str,
+        switch: Switch | None,
+        now_ms: int,
+        principal: str | None,
+    ) -> bool:
+        level = ConfigLevel(entity_id, resource)
+        change = AuditedChange.by(principal, config_subject(level), now_ms, resource or None)
+        return await self._client.write(configs.set_switch, (namespace_id, level, switch, change))
 
     get_many = lists(configs.get_many)
     write = writes(configs.write)
@@ -139,6 +153,7 @@ class EmbeddedUsage(Port):
 class EmbeddedAudit(Port):
     """Audit events, newest first."""
 
+    record = writes(history.record)
     events = lists(history.events)
 
 

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import heapq
+from typing import Any
 
 from zae_limiter import schema
 from zae_limiter._sync.engines.dynamodb.context import TableContext
@@ -13,7 +14,7 @@ from zae_limiter._sync.engines.dynamodb.requests import Query, batch_get
 from zae_limiter.dynamodb.items import audit
 from zae_limiter.dynamodb.items.attributes import s
 from zae_limiter.dynamodb.items.keys import Key
-from zae_limiter.models.audit import AuditEvent
+from zae_limiter.models.audit import AuditAction, AuditedChange, AuditEvent
 
 MAX_QUERY_PAGE = 1000  # items of one Query: about what fits into its 1 MB
 END_OF_IDS = "~"  # sorts after every event id
@@ -23,8 +24,21 @@ class DynamoAudit:
     """The audit log; events expire by their TTL."""
 
     def __init__(self, context: TableContext) -> None:
+        self._context = context
         self._client = context.client
         self._parallel = context.parallel
+
+    def record(
+        self,
+        namespace_id: str,
+        change: AuditedChange,
+        action: AuditAction,
+        details: dict[str, Any] | None = None,
+    ) -> None:
+        """Write an event that reports no change of the store; its id makes it repeatable."""
+        self._context.refuse_if_purging(namespace_id)
+        item = audit.encode(namespace_id, change.event(action, details), self._context.audit_days)
+        self._client.call("PutItem", {"Item": item}, repeatable=True)
 
     def events(
         self, namespace_id: str, entity_id: str | None, before_event_id: str | None, limit: int

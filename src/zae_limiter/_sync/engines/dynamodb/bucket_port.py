@@ -25,6 +25,7 @@ from zae_limiter._sync.engines.dynamodb.sharding.resharding import Resharder
 from zae_limiter._sync.engines.dynamodb.sharding.routing import ShardRouter
 from zae_limiter._sync.engines.dynamodb.sharding.shard_reader import ShardReader
 from zae_limiter._sync.engines.dynamodb.tally_writes import TallyWrites
+from zae_limiter._sync.engines.dynamodb.threshold_marks import ThresholdMarks
 from zae_limiter._sync.engines.dynamodb.usage.writing import UsageRows
 from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.in_force import InForce
@@ -37,6 +38,7 @@ from zae_limiter.admission.request import (
     RenewalOutcome,
     Settlement,
 )
+from zae_limiter.admission.thresholds import OnThreshold
 from zae_limiter.clock import Clock
 from zae_limiter.concurrency.receipt import Receipt
 from zae_limiter.concurrency.shield import shield
@@ -79,7 +81,9 @@ class DynamoBuckets:
         self._usage_rows = UsageRows(table)
         self._resources = ResourcesInUse(client, table.later)
         self._queries = BucketQueries(client, reader, table.parallel)
-        self._manual_refill = ManualRefill(table, cache, reader)
+        self._manual_refill = ManualRefill(
+            table, cache, reader, resources=self._resources, usage_rows=self._usage_rows
+        )
         self._pauses = BucketPauses(
             table, cache, reader, resources=self._resources, usage_rows=self._usage_rows
         )
@@ -87,6 +91,7 @@ class DynamoBuckets:
         self._rejections = RejectionCache(cache, counters, rejection_cache_ttl)
         self._cascade = Cascade(self._router, self._rejections, cache, counters, table.parallel)
         self._tallies = TallyWrites(table, cache, self._router, self._noted)
+        self._thresholds = ThresholdMarks(table, cache)
 
     def _build_write_path(
         self, reader: ShardReader, max_shards: int, fresh_seconds: float
@@ -151,8 +156,14 @@ class DynamoBuckets:
         settlements: tuple[Settlement, ...],
         clock: Clock,
         receipt: Receipt[None],
+        on_threshold: OnThreshold | None = None,
     ) -> None:
         shield(partial(self._settle, namespace_id, settlements, clock, receipt))
+        if on_threshold is not None:
+            for each in settlements:
+                if each.quotas:
+                    bucket_id = BucketId(namespace_id, each.entity_id, each.resource)
+                    self._thresholds.look(bucket_id, on_threshold, clock)
 
     def renew(
         self, namespace_id: str, renewals: tuple[Renewal, ...], clock: Clock
@@ -219,11 +230,12 @@ class DynamoBuckets:
         resource: str,
         amounts: Mapping[str, int],
         *,
+        in_force: InForce | None,
         now_ms: int,
         principal: str | None,
     ) -> bool:
         bucket_id = BucketId(namespace_id, entity_id, resource)
-        return self._manual_refill.top_up(bucket_id, amounts, now_ms, principal)
+        return self._manual_refill.top_up(bucket_id, amounts, in_force, now_ms, principal)
 
     def pause(
         self,
@@ -262,14 +274,27 @@ class DynamoBuckets:
                     receipt.outcome = grant(request, [pending], [pending.outcome], self._cache)
         if not isinstance(outcome, Applied):
             receipt.outcome = refusal(request, [pending], [outcome], self._cache)
+        if pending.change.in_force.quota_keys:
+            self._look_at_thresholds(namespace_id, request)
         return receipt.outcome
 
     def _charge_all(
         self, namespace_id: str, request: ChargeRequest, receipt: Receipt[ChargeOutcome]
     ) -> ChargeOutcome:
-        """Charge an entity and its parent, both or neither."""
+        """Charge several buckets, all or none."""
         deadline = request.deadline or self._client.deadline()
-        return shield(partial(self._cascade.charge, namespace_id, request, deadline, receipt))
+        outcome = shield(partial(self._cascade.charge, namespace_id, request, deadline, receipt))
+        self._look_at_thresholds(namespace_id, request)
+        return outcome
+
+    def _look_at_thresholds(self, namespace_id: str, request: ChargeRequest) -> None:
+        """Look at the quotas of a request, also if it was rejected: then they are used up."""
+        if request.on_threshold is None:
+            return
+        for charge in request.charges:
+            if charge.in_force.quota_keys:
+                bucket_id = BucketId(namespace_id, charge.entity_id, charge.resource)
+                self._thresholds.look(bucket_id, request.on_threshold, request.clock)
 
     def close(self) -> None:
         """Store the counts that no write has taken along, and finish the writes of the background.
@@ -287,7 +312,13 @@ class DynamoBuckets:
     ) -> list[RenewalOutcome]:
         deadline, pending = self._client.deadline(), []
         for each in renewals:
-            change = BucketChange(each.in_force, {}, is_charge=False, renewed=each.holds)
+            change = BucketChange(
+                each.in_force,
+                {},
+                is_charge=False,
+                renewed=each.holds,
+                renewed_quotas=each.quota_holds,
+            )
             bucket_id = BucketId(namespace_id, each.entity_id, each.resource)
             pending.append(PendingChange(bucket_id, change, clock, deadline, is_counted=False))
         outcomes = self._cascade.submit_all(pending)
@@ -325,6 +356,7 @@ class DynamoBuckets:
 
 def _renewal_outcome(renewal: Renewal, outcome: Outcome) -> RenewalOutcome:
     if isinstance(outcome, Applied):
-        return outcome.moments or (None,) * len(renewal.holds)
+        slots = outcome.moments or (None,) * len(renewal.holds)
+        return slots + (outcome.renewed_quotas or (None,) * len(renewal.quota_holds))
     may_be_made = isinstance(outcome, (NoAnswer, ServerFault))
     return RenewalFailure.UNKNOWN if may_be_made else RenewalFailure.NOT_MADE

@@ -31,8 +31,10 @@ from zae_limiter.models.config import (
     LevelConfig,
     SharedConfig,
     StoredLevel,
+    with_switch,
 )
 from zae_limiter.models.entity import Entity
+from zae_limiter.models.switches import Switch, switch_event
 from zae_limiter.naming import DEFAULT_RESOURCE
 from zae_limiter.transport.calls import Deadline
 
@@ -165,11 +167,51 @@ class DynamoConfigs:
         def plan(deadline: Deadline) -> TransactionPlan[bool]:
             items = batch_get(self._client, [key, registry], consistent=True, deadline=deadline)
             before = items.get(key)
-            if before is None or not configs.holds_limits(before):
+            if before is None or not configs.is_configured(before):
                 return TransactionPlan(False, [])
+            stored = configs.decode_undamaged(before)
+            after = None if stored is None else stored.without_limits()
+            if after is not None and after == configs.decode_readable(before):
+                return TransactionPlan(False, [])  # the level has a switch only
             details = {"previous": configs.described(before)}
             log = self._context.log(namespace_id, change, AuditAction.LIMITS_DELETED, details)
-            writes = _delete(namespace_id, level, before, items.get(registry))
+            if after is None:
+                writes = _delete(namespace_id, level, before, items.get(registry))
+            else:
+                writes = _put(namespace_id, level, after, before, change.event_id)
+            return TransactionPlan(True, [*writes, log])
+
+        return self._context.commit(namespace_id, plan)
+
+    def set_switch(
+        self,
+        namespace_id: str,
+        entity_id: str,
+        resource: str,
+        switch: Switch | None,
+        *,
+        now_ms: int,
+        principal: str | None,
+    ) -> bool:
+        level = ConfigLevel(entity_id, resource)
+        change = AuditedChange.by(principal, config_subject(level), now_ms, resource or None)
+        key, registry = configs.key(namespace_id, level), _registry(namespace_id, level)
+
+        def plan(deadline: Deadline) -> TransactionPlan[bool]:
+            items = batch_get(self._client, [key, registry], consistent=True, deadline=deadline)
+            before = items.get(key)
+            stored = configs.decode(before)
+            after = with_switch(stored, switch)
+            if after == stored:
+                self._context.refuse_if_purging(namespace_id)
+                return TransactionPlan(False, [])
+            details = switch_event(None if stored is None else stored.switch, switch)
+            log = self._context.log(namespace_id, change, AuditAction.MODE_SET, details)
+            if after is not None:
+                writes = _put(namespace_id, level, after, before, change.event_id)
+            else:
+                assert before is not None, "only a stored switch is removed"
+                writes = _delete(namespace_id, level, before, items.get(registry))
             return TransactionPlan(True, [*writes, log])
 
         return self._context.commit(namespace_id, plan)
@@ -267,7 +309,7 @@ def _put(
         actions.put(config_writes.encode(namespace_id, level, config, revision), before),
         actions.update(config_writes.version_bump(namespace_id)),
     ]
-    if before is None or not configs.holds_limits(before):
+    if before is None or not configs.is_configured(before):
         registry = _registry(namespace_id, level)
         writes.append(
             actions.update(registries.count_resource(registry, namespace_id, level.resource))

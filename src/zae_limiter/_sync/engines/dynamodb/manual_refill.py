@@ -4,17 +4,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
+from zae_limiter._sync.engines.dynamodb.buckets.resources_in_use import ResourcesInUse
+from zae_limiter._sync.engines.dynamodb.buckets.upkeep import BucketUpkeep
 from zae_limiter._sync.engines.dynamodb.context import TableContext
 from zae_limiter._sync.engines.dynamodb.sharding.shard_reader import ReadShard, ShardReader
 from zae_limiter._sync.engines.dynamodb.transactions import TransactionPlan
+from zae_limiter._sync.engines.dynamodb.usage.writing import UsageRows
 from zae_limiter.admission.image import BucketImage
+from zae_limiter.admission.in_force import InForce, stored_units
 from zae_limiter.admission.moves import Move, top_up_move
-from zae_limiter.admission.settle import added_milli, check_topped, reset_moves
+from zae_limiter.admission.quotas import QuotaMove
+from zae_limiter.admission.rebase import full_bucket
+from zae_limiter.admission.settle import (
+    added_milli,
+    check_topped,
+    is_money,
+    reset_moves,
+    reset_quotas,
+    top_up_quotas,
+)
 from zae_limiter.admission.shards.spreading import place_credits
 from zae_limiter.admission.shards.tree import Shard
 from zae_limiter.dynamodb.buckets.cache import BucketCache
+from zae_limiter.dynamodb.buckets.pauses import CreatedBucket, new_bucket
+from zae_limiter.dynamodb.buckets.turning import BegunHour
 from zae_limiter.dynamodb.items import keys
 from zae_limiter.dynamodb.items import transact_items as actions
 from zae_limiter.dynamodb.items.bucket import BucketId, renewed_write_id
@@ -23,34 +39,59 @@ from zae_limiter.dynamodb.items.bucket_updates import (
     bucket_update,
     require_generation,
     require_same,
+    write_holds,
 )
 from zae_limiter.dynamodb.items.transact_items import Action
 from zae_limiter.dynamodb.items.update_expression import UpdateExpression
 from zae_limiter.models.audit import AuditAction, AuditedChange
+from zae_limiter.models.limit import plain_amounts
 from zae_limiter.models.timestamps import MILLI
 from zae_limiter.transport.calls import Deadline
 
 Images = dict[Shard, BucketImage]
-Moves = dict[Shard, list[Move]]
+
+
+class RefilledShard(NamedTuple):
+    """The changes of one shard: the moves of rates, and the changes of quotas."""
+
+    moves: list[Move]
+    quotas: Sequence[QuotaMove] = ()
+
+    def all_moves(self) -> list[Move]:
+        return [*self.moves, *[each.move for each in self.quotas]]
+
+
+Changes = dict[Shard, RefilledShard]
 
 
 class ManualRefill:
     """Fills existing buckets; consumption stays counted."""
 
-    def __init__(self, table: TableContext, cache: BucketCache, reader: ShardReader) -> None:
+    def __init__(
+        self,
+        table: TableContext,
+        cache: BucketCache,
+        reader: ShardReader,
+        *,
+        resources: ResourcesInUse,
+        usage_rows: UsageRows,
+    ) -> None:
         self._table = table
         self._cache = cache
         self._reader = reader
+        self._resources = resources
+        self._usage_rows = usage_rows
+        self._upkeep = BucketUpkeep(table, cache)
 
     def reset(self, bucket_id: BucketId, now_ms: int, principal: str | None) -> bool:
         """Fill every limit; False if the bucket does not exist, which means that it is full."""
 
-        def moves(images: Images) -> Moves:
-            return {
-                shard: moves
+        def changes(images: Images) -> Changes:
+            planned = {
+                shard: RefilledShard(reset_moves(image, now_ms), reset_quotas(image, now_ms))
                 for shard, image in images.items()
-                if (moves := reset_moves(image, now_ms))
             }
+            return {shard: each for shard, each in planned.items() if each.moves or each.quotas}
 
         change = AuditedChange.by(principal, bucket_id.entity_id, now_ms, bucket_id.resource)
 
@@ -60,55 +101,102 @@ class ManualRefill:
                 bucket_id.namespace_id, change, AuditAction.BUCKET_RESET, details
             )
 
-        return self._fill(bucket_id, moves, log)
+        return self._fill(bucket_id, changes, log)
 
     def top_up(
-        self, bucket_id: BucketId, amounts: Mapping[str, int], now_ms: int, principal: str | None
+        self,
+        bucket_id: BucketId,
+        amounts: Mapping[str, int],
+        in_force: InForce | None,
+        now_ms: int,
+        principal: str | None,
     ) -> bool:
-        """Add whole tokens up to the capacity; False if the bucket does not exist: it is full."""
+        """Add whole tokens up to the capacity; False if the bucket does not exist: it is full.
 
-        def moves(images: Images) -> Moves:
+        Quotas get the whole amount for their window. For that the bucket is created, if there are
+        limits in force.
+        """
+        creates = in_force is not None and any(key in amounts for key in in_force.quota_keys)
+        created: CreatedBucket | None = None
+
+        def create(deadline: Deadline) -> list[Action]:
+            nonlocal created
+            assert in_force is not None
+            namespace_id, limits = bucket_id.namespace_id, full_bucket(in_force, now_ms).limits
+            check_topped(limits, amounts)
+            self._table.refuse_if_purging(namespace_id)
+            created = new_bucket(
+                bucket_id.shard(0),
+                in_force,
+                self._upkeep.entity_link(namespace_id, bucket_id.entity_id, deadline),
+                None,
+                now_ms=now_ms,
+                usage_ms=self._table.usage_ms,
+                topped=top_up_quotas(limits, amounts, now_ms),
+            )
+            added = {key: stored_units(amounts[key], is_money(limits[key])) for key in amounts}
+            return [actions.update(created.write), log(added)]
+
+        def changes(images: Images) -> Changes:
             limits = {
-                key: state for image in images.values() for key, state in image.limits.items()
+                key: state
+                for shard in sorted(images, reverse=True)  # the first shard has all of a quota
+                for key, state in images[shard].limits.items()
             }
             check_topped(limits, amounts)
-            wanted = {key: amount * MILLI for key, amount in amounts.items()}
-            return {
-                shard: [
-                    top_up_move(key, images[shard].limits[key], amount, now_ms)
-                    for key, amount in parts.items()
-                ]
+            wanted = {
+                key: amount * MILLI for key, amount in amounts.items() if limits[key].quota is None
+            }
+            planned = {
+                shard: RefilledShard(
+                    [
+                        top_up_move(key, images[shard].limits[key], amount, now_ms)
+                        for key, amount in parts.items()
+                    ]
+                )
                 for shard, parts in place_credits(images, 0, wanted, now_ms).items()
             }
+            if quotas := top_up_quotas(limits, amounts, now_ms):
+                first = min(images)
+                planned[first] = planned.get(first, RefilledShard([]))._replace(quotas=quotas)
+            return planned
 
         change = AuditedChange.by(principal, bucket_id.entity_id, now_ms, bucket_id.resource)
 
         def log(added: dict[str, int]) -> Action:
-            details = {"amounts": dict(amounts), "added_milli": added}
+            details = {"amounts": plain_amounts(amounts), "added_milli": added}
             action = AuditAction.BUCKET_TOPPED_UP
             return self._table.log(bucket_id.namespace_id, change, action, details)
 
-        return self._fill(bucket_id, moves, log)
+        filled = self._fill(bucket_id, changes, log, create if creates else None)
+        if created is not None:
+            begun = BegunHour(created.origin, created.hour)
+            self._usage_rows.announce(bucket_id.shard(0), begun)
+            self._resources.add(bucket_id.namespace_id, bucket_id.resource)
+        return filled
 
     def _fill(
         self,
         bucket_id: BucketId,
-        moves: Callable[[Images], Moves],
+        changes: Callable[[Images], Changes],
         log: Callable[[dict[str, int]], Action],
+        create: Callable[[Deadline], list[Action]] | None = None,
     ) -> bool:
-        """Write the moves, and the event if they add anything, in one transaction."""
+        """Write the changes, and the event if they add anything, in one transaction."""
 
         def plan(deadline: Deadline) -> TransactionPlan[bool]:
             shards = self._reader.read_all(bucket_id, None, deadline)
             images = {shard: each.bucket.image for shard, each in shards.items()}
+            if not images and create is not None:
+                return TransactionPlan(True, create(deadline))
             if not images:
                 return TransactionPlan(False, [])
-            planned = moves(images)
+            planned = changes(images)
             changed = [
                 actions.update(_update(shards[shard], of_shard))
                 for shard, of_shard in planned.items()
             ]
-            added = added_milli(move for of_shard in planned.values() for move in of_shard)
+            added = added_milli(move for each in planned.values() for move in each.all_moves())
             logged = [log(added)] if any(added.values()) else []
             return TransactionPlan(True, [*changed, *logged])
 
@@ -118,11 +206,13 @@ class ManualRefill:
             self._cache.drop_bucket(bucket_id)
 
 
-def _update(shard: ReadShard, moves: list[Move]) -> UpdateExpression:
+def _update(shard: ReadShard, refilled: RefilledShard) -> UpdateExpression:
     """Render the moves of one shard, under the condition that it still has its limits and size."""
     bucket = shard.bucket
     trailer = WriteTrailer(renewed_write_id(bucket.write_id))
-    update = bucket_update(keys.Key.of(shard.item).attributes, moves, trailer)
+    key = keys.Key.of(shard.item).attributes
+    update = bucket_update(key, refilled.all_moves(), trailer)
     require_same(update, bucket)
     require_generation(update, bucket)
+    write_holds(update, [each.holds for each in refilled.quotas], bucket.hours.indexes)
     return update

@@ -44,6 +44,10 @@ class ConditionalWriter:
             answer = await client.call("UpdateItem", text, deadline=first, throttled=on_throttled)
             item: Item = answer["Attributes"]
             return item
+        except ConditionFailed as refused:
+            if refused.item is not None and _write_id(refused.item) == write.write_id:
+                return refused.item  # it was delivered twice, and made by the first delivery
+            raise
         except KeyError:
             return await self._retry_guarded(write, ServerFault(NO_ITEM), deadline)
         except ServerFault as fault:
@@ -73,8 +77,8 @@ class ConditionalWriter:
         """Repeat a write that was sent just when the server closed the idle connection.
 
         Read once. Only while the item's write id is still the known one, the write is repeated
-        under that guard. If the original arrives after all, the caller is charged twice, but
-        admitted once.
+        under that guard. If the original arrives after all, and after the write of another
+        client, the caller is charged twice, but admitted once.
         """
         if write.guarded_retry is None:
             return await self._look_for(write, silence, deadline)

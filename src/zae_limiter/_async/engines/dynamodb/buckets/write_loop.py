@@ -44,6 +44,7 @@ from zae_limiter.dynamodb.items import bucket as bucket_item
 from zae_limiter.dynamodb.items.attributes import Item
 from zae_limiter.dynamodb.items.bucket import EntityLink, ShardId, StoredBucket, new_write_id
 from zae_limiter.dynamodb.items.hours import still_holds_finished
+from zae_limiter.dynamodb.items.usage import by_usage_name
 from zae_limiter.dynamodb.sharding.throttling import ThrottledItems
 from zae_limiter.exceptions import RateLimiterUnavailable, ZAELimiterError
 from zae_limiter.transport.errors import (
@@ -249,7 +250,11 @@ class WriteLoop:
         image, shard_id, now_ms = bucket.image, run.shard_id, run.now_ms
         self._cache.store(shard_id, bucket, now_ms, write.net_milli)
         if not write.structural:
-            run.note(outcomes_of_write(run.changes, write.positions, bucket, now_ms, write.moments))
+            run.note(
+                outcomes_of_write(
+                    run.changes, write.positions, bucket, now_ms, write.moments, write.quotas
+                )
+            )
         if _begins_day(write, known, bucket):
             self._announce(bucket, shard_id)
         elif self._later.failed:
@@ -277,9 +282,8 @@ class WriteLoop:
         """Count credits to a bucket or limit that does not exist as usage of this hour."""
         if self._table.usage_ms:
             hour = run.now_ms // HOUR_MS
-            await self._usage_rows.credit_late(
-                run.bucket_id, hour, write_id, credits_milli, run.deadline
-            )
+            named = by_usage_name(credits_milli, run.in_force)
+            await self._usage_rows.credit_late(run.bucket_id, hour, write_id, named, run.deadline)
 
     def _count(self, run: GroupRun) -> None:
         """Count charges and settlements; a shard's rejection is not the bucket's."""

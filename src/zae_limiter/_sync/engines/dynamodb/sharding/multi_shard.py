@@ -18,14 +18,16 @@ from zae_limiter._sync.engines.dynamodb.sharding.shard_reader import ReadShard, 
 from zae_limiter._sync.engines.dynamodb.transactions import transact
 from zae_limiter._sync.engines.dynamodb.usage.writing import UsageRows
 from zae_limiter.admission.moves import Move, added_move, after, surplus_milli
+from zae_limiter.admission.quotas import QuotaHold, in_life
 from zae_limiter.admission.rebase import has_limits
 from zae_limiter.admission.shards.spreading import gather, place_what_fits, repayment, taking
 from zae_limiter.admission.shards.tree import Shard
 from zae_limiter.admission.slots import swept
 from zae_limiter.dynamodb.buckets.cache import BucketCache
-from zae_limiter.dynamodb.buckets.changes import BucketChange, total
+from zae_limiter.dynamodb.buckets.changes import BucketChange, through_children, total
 from zae_limiter.dynamodb.buckets.outcomes import Applied, Outcome, Rejected, ShardMerged
 from zae_limiter.dynamodb.buckets.pending import PendingChange
+from zae_limiter.dynamodb.buckets.planned_quotas import PlannedQuotas
 from zae_limiter.dynamodb.buckets.planned_slots import Moments, PlannedSlots
 from zae_limiter.dynamodb.buckets.writes import PlannedWrite
 from zae_limiter.dynamodb.counters import Counters
@@ -101,8 +103,19 @@ class MultiShardWriter:
                 if change.in_force.slot_keys:
                     parts, moments = _with_slots(parts, change, now_ms)
                     life = next((each.life for each in images.values() if each.life), "")
-                if self._transact(pending, parts, now_ms, change.admitted):
-                    return Applied(None, is_whole=False, moments=moments, life=life)
+                quota_holds: tuple[QuotaHold, ...] = ()
+                if change.in_force.quota_keys:
+                    parts, quota_holds = _with_quotas(parts, shards, change, now_ms)
+                if self._transact(
+                    pending, parts, now_ms, change.admitted, through_children([change])
+                ):
+                    return Applied(
+                        None,
+                        is_whole=False,
+                        moments=moments,
+                        life=life,
+                        quota_holds=quota_holds,
+                    )
             if not backoff.pause():
                 raise RateLimiterUnavailable(CROWDED)
 
@@ -134,7 +147,7 @@ class MultiShardWriter:
             images = {shard: each.bucket.image for shard, each in shards.items()}
             now_ms = pending.clock()
             moves = repayment(images, pending.shard_id.number, now_ms)
-            if not moves or self._transact(pending, _shard_moves(shards, moves), now_ms, 0):
+            if not moves or self._transact(pending, _shard_moves(shards, moves), now_ms):
                 return
             if not backoff.pause():
                 raise RateLimiterUnavailable(CROWDED)
@@ -145,7 +158,8 @@ class MultiShardWriter:
         Return the outcome that prevents it, if any.
         """
         change = pending.change
-        nothing = replace(change, amounts_milli=dict.fromkeys(change.amounts_milli, 0), admitted=0)
+        amounts = dict.fromkeys(change.amounts_milli, 0)
+        nothing = replace(change, amounts_milli=amounts, through_milli=None, admitted=0)
         for number in numbers:
             update = PendingChange(
                 pending.bucket_id, nothing, pending.clock, pending.deadline, is_counted=False
@@ -218,9 +232,18 @@ class MultiShardWriter:
         return {key: min(amounts[key], over) for key, over in surplus.items() if over > 0}
 
     def _transact(
-        self, pending: PendingChange, parts: list[ShardMoves], now_ms: int, admitted: int
+        self,
+        pending: PendingChange,
+        parts: list[ShardMoves],
+        now_ms: int,
+        admitted: int = 0,
+        through_milli: Mapping[str, int] = transactions.NOTHING,
     ) -> bool:
-        """Write to several shards at once; False on a conflict; raises if unknown."""
+        """Write to several shards at once; False on a conflict; raises if unknown.
+
+        A repayment between shards counts nothing: the charge has counted the acquire, and its
+        amounts that come through a child.
+        """
         write_id = new_write_id(now_ms)
         gathering = transactions.gather(
             parts,
@@ -228,7 +251,7 @@ class MultiShardWriter:
             admitted,
             now_ms=now_ms,
             usage_ms=self._usage_rows.kept_ms,
-            through_child=pending.change.through_child,
+            through_milli=through_milli,
         )
         bucket_id = pending.bucket_id
         for number, origin_hour in gathering.store_first.items():
@@ -242,12 +265,13 @@ class MultiShardWriter:
                 self._cache.invalidate(bucket_id.shard(part.bucket.shard.number))
             self._announce(bucket_id, gathering)  # it may have been made
             raise
-        if pending.change.is_charge:
+        if pending.change.must_fit:
             self._counters.add(gathers=1)
         self._announce(bucket_id, gathering)
         for part in parts:
             bucket = part.bucket
-            if bucket.shard.number in gathering.begins_hours or part.slot_writes:
+            has_holds = bool(part.slot_writes or part.hold_writes)
+            if bucket.shard.number in gathering.begins_hours or has_holds:
                 # The answer shows neither the finished hour nor the slots that are held.
                 self._cache.invalidate(bucket_id.shard(bucket.shard.number))
                 continue
@@ -300,6 +324,30 @@ def _with_slots(
             with_slots = part._replace(moves=moves, slot_writes=slots.writes())
             return [*parts[:at], with_slots, *parts[at + 1 :]], slots.moments[0]
     return parts, None
+
+
+def _with_quotas(
+    parts: list[ShardMoves], shards: Mapping[Shard, ReadShard], change: BucketChange, now_ms: int
+) -> tuple[list[ShardMoves], tuple[QuotaHold, ...]]:
+    """Take the quotas of a gathered charge from the first shard, which has all of them.
+
+    The first shard takes part even if nothing is taken from it: its quotas must not be in debt.
+    """
+    first = min(shards)
+    bucket = shards[first].bucket
+    quotas = PlannedQuotas(bucket.image, [change], now_ms)
+    quotas.take([0])
+    if all(part.bucket.shard != first for part in parts):
+        parts = [ShardMoves(Key.of(shards[first].item).attributes, bucket, []), *parts]
+    with_quotas = []
+    for part in parts:
+        moves = [each for each in part.moves if not quotas.has(each.key)]
+        if part.bucket.shard == first:
+            part = part._replace(hold_writes=quotas.writes())  # noqa: PLW2901 - the same part
+            moves += quotas.moves()
+        with_quotas.append(part._replace(moves=moves))
+    life = bucket.image.life
+    return with_quotas, in_life(quotas.holds.get(0, ()), life)
 
 
 def _shard_moves(

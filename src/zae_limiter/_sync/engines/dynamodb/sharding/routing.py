@@ -80,7 +80,7 @@ class ShardRouter:
     def _among_shards(self, pending: PendingChange, outcome: Outcome | None) -> Outcome:
         """Return the outcome of a change that several shards of its bucket decide together."""
         try:
-            if pending.change.is_charge:
+            if pending.change.must_fit:
                 return self._charge(pending, outcome)
             return shield(partial(self._settle, pending, outcome))
         except ZAELimiterError as error:
@@ -182,13 +182,14 @@ class ShardRouter:
 
     def _redirect_to_current(self, pending: PendingChange) -> bool:
         """Redirect a charge to the shard that this process stays with, if that seems to hold it."""
-        if pending.look_first or pending.change.until_ms is not None:
+        change = pending.change
+        if pending.look_first or change.until_ms is not None or change.in_force.quota_keys:
             return False
         number = self._affinity.current(pending.bucket_id)
         entry = None if number is None else self._cache.get(pending.bucket_id.shard(number))
         if number is None or entry is None:
             return False
-        image, shard, change = entry.bucket.image, entry.bucket.shard, pending.change
+        image, shard = entry.bucket.image, entry.bucket.shard
         if not has_limits(image, change.in_force.at(shard)):
             return False
         if not change.fits(image, pending.clock()):
@@ -197,11 +198,15 @@ class ShardRouter:
         return True
 
     def _settle(self, pending: PendingChange, outcome: Outcome | None) -> Outcome:
-        """Write a settlement to one shard; others take its spills and share its debts."""
+        """Write a settlement to one shard; others take its spills and share its debts.
+
+        A charge that is not checked, in shadow mode or bypassed, goes the same way.
+        """
+        change = pending.change
         for _ in range(MAX_ATTEMPTS):
             if outcome is not None and not isinstance(outcome, ShardMerged):
                 break
-            if pending.change.held_slots:
+            if change.holds_anything or (change.is_charge and change.in_force.has_first_shard):
                 pending.redirect(0)
             else:
                 self._redirect_settlement(pending)
@@ -210,6 +215,10 @@ class ShardRouter:
             return NotSent("the shards of this bucket keep merging; try again")
         if not isinstance(outcome, Applied):
             return outcome
+        if change.is_charge:
+            shards = KnownShards.of(self._cache, pending.bucket_id)
+            if outdated := shards.with_other_limits(change.in_force):
+                self._update_limits(pending, outdated)
         try:
             if outcome.spilled_milli:
                 self._multi_shard.spill(pending, outcome.spilled_milli)

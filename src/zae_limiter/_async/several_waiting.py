@@ -1,0 +1,81 @@
+"""Acquires over several resources that wait. They reserve nothing, and ask again in time.
+
+A reservation in one resource would be useless, and harm others, if another resource refused later.
+So the caller sleeps until all resources can hold its amounts, and asks again until its deadline.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from zae_limiter._async.slot_waiting import LEAST_LOOK_S, MOST_LOOK_S, seconds_to_wait
+from zae_limiter._async.waiting_charge import sleep_for
+from zae_limiter.admission.request import Grant, Rejection
+from zae_limiter.admission.reservation import LATE_MS
+from zae_limiter.concurrency.waiter import ALineWaiter
+from zae_limiter.waiting.wait_time import WaitTime
+
+if TYPE_CHECKING:
+    from zae_limiter._async.several import SeveralCharge
+    from zae_limiter.models.status import LimitStatus
+
+QUICKER_S = 0.05  # the pause after a rejection although the amounts seem to fit
+# The time after the beginning of a window at which a caller asks. It is random, since all callers
+# wait for the same moment.
+EDGE_SPREAD_S = (0.0, 1.0)
+
+
+class JointWaiting:
+    """Asks for all resources, and again whenever they may hold the amounts."""
+
+    def __init__(self, charge: SeveralCharge, timeout: float) -> None:
+        self._charge = charge
+        self._time = WaitTime(timeout, charge.charging.clock)
+
+    async def outcome(self) -> Grant | Rejection:
+        """Return a grant; a rejection at the deadline, or if the amounts cannot fit by then."""
+        look_s, outcome = LEAST_LOOK_S, await self._charge.ask()
+        while isinstance(outcome, Rejection):
+            seconds = self._seconds(outcome.statuses, look_s)
+            if seconds is None:
+                return outcome
+            looks = any(each.exceeded and _may_end(each) for each in outcome.statuses)
+            if looks:  # a read is cheaper than charges that are refunded
+                await self._sleep(seconds)
+                look_s = min(MOST_LOOK_S, 2 * look_s)
+                outcome = Rejection(tuple(await self._charge.look()))
+                if any(each.exceeded for each in outcome.statuses):
+                    continue
+            else:
+                await self._sleep_until(self._time.synchronize() + math.ceil(seconds * 1000))
+            if self._time.left_s() * 1000 < -LATE_MS:
+                return outcome
+            outcome = await self._charge.ask(reads_first=looks)
+        return outcome
+
+    async def _sleep(self, seconds: float) -> None:
+        await sleep_for(self._charge.first, self._time.clock, ALineWaiter(), seconds)
+
+    async def _sleep_until(self, moment_ms: int) -> None:
+        """Sleep until a moment of the store's time, even if the clock is moved meanwhile."""
+        time = self._time
+        while (seconds := time.seconds_to(moment_ms)) > 0 and time.left_s() > 0:
+            await self._sleep(seconds)
+
+    def _seconds(self, listed: Sequence[LimitStatus], look_s: float) -> float | None:
+        """Return the seconds to wait; None if the amounts will not fit in time."""
+        left_s = self._time.left_s()
+        if left_s <= 0:
+            return None
+        seconds = seconds_to_wait(listed, left_s, look_s)
+        if seconds is not None and any(each.exceeded and each.limit.is_quota for each in listed):
+            seconds += random.uniform(*EDGE_SPREAD_S)
+        return None if seconds is None else min(max(seconds, QUICKER_S), left_s)
+
+
+def _may_end(status: LimitStatus) -> bool:
+    """Tell whether a limit may hold the amount at any moment: a call ends, a pause is lifted."""
+    return status.limit.is_concurrent or status.paused_seconds > 0

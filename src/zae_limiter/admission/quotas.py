@@ -1,0 +1,543 @@
+"""Quotas: the changes of one write to one quota, with the amounts that calls in flight hold.
+
+Every charge on a quota is held until it is settled. Held amounts are counted by window and by the
+second of their expiry, so that thousands of calls are a handful of numbers. The level and the held
+amounts of a window always add up to its amount and top-ups, less the settled costs. The holds of a
+process that has died are not renewed: they expire, and the next write that charges the quota
+returns them.
+
+A settlement changes the balance only while the balance is in the window that has admitted the call.
+The ledger decides that on the bucket as it was seen; a store that writes without reading first
+checks it with the bounds of the move.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from zae_limiter.admission.image import LimitState, Rate
+from zae_limiter.admission.moves import Move
+from zae_limiter.admission.windows import (
+    HALF_SPAN,
+    NO_WINDOW,
+    HoldName,
+    QuotaState,
+    Terms,
+    Window,
+    balance_in,
+    begun,
+    end_ms,
+    free_level,
+    has_expired,
+    held_in,
+    is_far_ahead,
+    joined,
+    last_ended,
+    level_in,
+    reached_mark,
+    window_of,
+)
+from zae_limiter.exceptions import ValidationError
+from zae_limiter.models.limit import FirstUse
+
+NEVER_EXPIRES = 0  # the second of expiry of a hold that ends with its window
+
+
+class QuotaHold(NamedTuple):
+    """The amount that one charge holds of one quota, given by its stored name.
+
+    ``units`` is 0 for a quota that the charge does not name: its debts belong to the window, too.
+    ``life`` is the life of the bucket in which the amount was taken; it is empty if nothing was
+    taken, since another shard may have admitted the charge.
+    """
+
+    key: str
+    units: int
+    window: int
+    expires_s: int
+    life: str = ""
+
+    @property
+    def name(self) -> HoldName:
+        return self.window, self.expires_s
+
+
+class QuotaSettlement(NamedTuple):
+    """The end of a hold: the cost of the call is larger by ``change`` than the held amount.
+
+    With ``keeps`` the call goes on, and holds the changed amount.
+    """
+
+    hold: QuotaHold
+    change: int
+    keeps: bool = False
+
+
+@dataclass(slots=True)
+class HoldWrite:
+    """The changes that one write makes to a quota besides its balance.
+
+    Held amounts: ``swept`` must be as they were seen, and are replaced by ``put`` or deleted;
+    ``removed`` are subtracted, and at least as much must be stored; ``added`` are added.
+    ``topped`` replaces the sum of top-ups, and ``forgets`` deletes it and the mark of thresholds.
+    With ``remarks`` the mark becomes ``marked``; None deletes it.
+    """
+
+    key: str
+    swept: dict[HoldName, int] = field(default_factory=dict)
+    put: dict[HoldName, int] = field(default_factory=dict)
+    removed: dict[HoldName, int] = field(default_factory=dict)
+    added: dict[HoldName, int] = field(default_factory=dict)
+    topped: int | None = None
+    forgets: bool = False
+    remarks: bool = False
+    marked: int | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        changes = self.swept or self.removed or self.added
+        return not (changes or self.forgets or self.remarks) and self.topped is None
+
+    def applied(self, quota: QuotaState) -> QuotaState:
+        """Return the state of the quota after the write."""
+        holds = dict(quota.holds)
+        for name in self.swept:
+            del holds[name]
+        holds.update(self.put)
+        for name in self.removed.keys() | self.added.keys():
+            units = holds.get(name, 0) + self.added.get(name, 0) - self.removed.get(name, 0)
+            if units:
+                holds[name] = units
+            else:
+                holds.pop(name, None)
+        if self.forgets:
+            return QuotaState(holds)
+        topped = quota.topped if self.topped is None else self.topped
+        marked = self.marked if self.remarks else quota.marked
+        return QuotaState(holds, topped, marked)
+
+
+class QuotaMove(NamedTuple):
+    """The move of a quota's balance, and the changes that the same write makes besides."""
+
+    move: Move
+    holds: HoldWrite
+
+    def applied(self, state: LimitState) -> LimitState:
+        """Return the limit after the write."""
+        assert state.quota is not None
+        return state._replace(
+            balance_milli=self.move.applied(state.balance_milli),
+            consumed_milli=state.consumed_milli + self.move.consumed_milli,
+            quota=self.holds.applied(state.quota),
+        )
+
+
+def in_life(holds: Iterable[QuotaHold], life: str) -> tuple[QuotaHold, ...]:
+    """Return holds with the life of the bucket in which their amounts were taken."""
+    return tuple([hold._replace(life=life) if hold.units else hold for hold in holds])
+
+
+# --- reading
+
+
+def quota_terms(rate: Rate) -> tuple[Terms, Window]:
+    """Return the terms of a quota, and its window."""
+    terms = rate.terms
+    assert terms is not None, "only a quota has windows"
+    assert terms.window is not None, "only a quota has windows"
+    return terms, terms.window
+
+
+def expiry_s(hold_ttl_s: int | None, now_ms: int) -> int:
+    """Return the second at which an amount expires that is taken or renewed now.
+
+    It is rounded up to whole steps of half the TTL, so a hold lives 1.5 times the TTL at most.
+    """
+    if hold_ttl_s is None:
+        return NEVER_EXPIRES
+    step_s = hold_ttl_s // 2
+    return -(-(now_ms + hold_ttl_s * 1000) // (step_s * 1000)) * step_s
+
+
+def current_window(state: LimitState, now_ms: int) -> int:
+    """Return the number of the window that a charge at this moment would use."""
+    _, window = quota_terms(state.rate)
+    return joined(window, state.balance_milli, now_ms)
+
+
+def held_units(state: LimitState, number: int, now_ms: int) -> int:
+    """Return the amount of a window that calls in flight hold."""
+    return 0 if state.quota is None else held_in(state.quota.holds, number, now_ms, expired=False)
+
+
+def free_units(state: LimitState, now_ms: int, *, charging: bool = True) -> int:
+    """Return the level of a quota at a moment; see ``windows.free_level``."""
+    _, window = quota_terms(state.rate)
+    balance, capacity = state.balance_milli, state.rate.capacity_milli
+    quota = state.quota or QuotaState()
+    return free_level(window, balance, capacity, quota, now_ms, charging=charging)
+
+
+def topped_units(state: LimitState, number: int) -> int:
+    """Return the sum of the top-ups of a window."""
+    quota = state.quota
+    if quota is None or quota.topped is None or window_of(quota.topped) != number:
+        return 0
+    return level_in(number, quota.topped)
+
+
+def fits_at_ms(state: LimitState, units: int, now_ms: int) -> int | None:
+    """Return the moment at which a quota holds an amount; None if the amount never fits.
+
+    That is now, or when enough holds of dead calls have expired, or when the next window begins.
+    """
+    _, window = quota_terms(state.rate)
+    if free_units(state, now_ms, charging=units > 0) >= units:
+        return now_ms
+    number = current_window(state, now_ms)
+    if units > state.rate.capacity_milli and window_of(state.balance_milli) < number:
+        return None
+    over_ms = end_ms(window, number) if units <= state.rate.capacity_milli else None
+    level = level_in(number, state.balance_milli)
+    holds = {} if state.quota is None or not units else state.quota.holds
+    for (held_window, expires_s), held in sorted(holds.items(), key=lambda hold: hold[0][1]):
+        if held_window != number or expires_s == NEVER_EXPIRES:
+            continue
+        if over_ms is not None and expires_s * 1000 >= over_ms:
+            break
+        level += held
+        if level >= units:
+            return max(now_ms, expires_s * 1000)
+    return over_ms
+
+
+# --- writing
+
+
+class QuotaLedger:
+    """The changes of one write to one quota: settlements first, then charges.
+
+    ``charges`` says that the write takes an amount of this quota. Then its window is that of the
+    stamp, and the balance is turned if it belongs to an earlier one. A write of settlements alone
+    stays in the window of the balance.
+    """
+
+    __slots__ = (
+        "_added",
+        "_charged",
+        "_charges",
+        "_held",
+        "_is_settled",
+        "_now_ms",
+        "_owed",
+        "_removed",
+        "_returned",
+        "_state",
+        "_usage",
+        "is_doubtful",
+        "key",
+        "life",
+        "number",
+    )
+
+    def __init__(
+        self, key: str, state: LimitState, now_ms: int, *, charges: bool, life: str = ""
+    ) -> None:
+        self.key = key
+        self.life = life
+        self._state = state
+        self._now_ms = now_ms
+        self._charges = charges
+        self.number = current_window(state, now_ms) if charges else window_of(state.balance_milli)
+        self._held = dict(self._quota.holds)
+        self._added: dict[HoldName, int] = {}
+        self._removed: dict[HoldName, int] = {}
+        self._charged = self._owed = self._returned = self._usage = 0
+        self._is_settled = False
+        self.is_doubtful = False  # a hold was not found: it has expired, or the image is outdated
+
+    @property
+    def _quota(self) -> QuotaState:
+        assert self._state.quota is not None, "only a quota has holds"
+        return self._state.quota
+
+    @property
+    def _is_older(self) -> bool:
+        """Whether the balance belongs to a window before that of the write."""
+        return window_of(self._state.balance_milli) < self.number
+
+    def settle(self, settlement: QuotaSettlement, *, is_same: bool = True) -> None:
+        """Settle a charge; ``is_same`` says that the quota still has the calendar of the charge."""
+        hold, change = settlement.hold, settlement.change
+        self._is_settled = True
+        is_own = is_same and hold.life in ("", self.life)
+        if hold.units:
+            if is_own and self._held.get(hold.name, 0) >= hold.units:
+                self._subtract(hold.name, hold.units)
+            else:
+                self.is_doubtful = True
+                change += hold.units  # it was returned already, and no longer counted as usage
+        if settlement.keeps and is_own and (after := hold.units + settlement.change):
+            self._add(hold.name, after)
+        self._usage += change
+        if is_own and self._is_of_this_window(hold, change):
+            self._owed += max(change, 0)
+            self._returned -= min(change, 0)
+
+    def _is_of_this_window(self, hold: QuotaHold, change: int) -> bool:
+        """Tell whether a settlement changes the balance.
+
+        The debt of a quota that its charge did not name may begin a window, as a charge does.
+        """
+        number = hold.window
+        if not hold.units and change > 0:
+            _, window = quota_terms(self._state.rate)
+            if isinstance(window, FirstUse) and number == NO_WINDOW:
+                number = joined(window, self._state.balance_milli, self._now_ms)
+            if number > self.number and not self._charges:
+                self.number = number
+                self._owed = self._returned = 0  # they belong to the window before
+        return number == self.number
+
+    def renew(self, hold: QuotaHold) -> int | None:
+        """Move a held amount to a later expiry, and return that; None if the hold has expired."""
+        if hold.life not in ("", self.life) or self._held.get(hold.name, 0) < hold.units:
+            self.is_doubtful = True
+            return None
+        terms, _ = quota_terms(self._state.rate)
+        expires_s = expiry_s(terms.hold_ttl_s, self._now_ms)
+        if expires_s <= hold.expires_s:
+            return hold.expires_s
+        self._subtract(hold.name, hold.units)
+        self._add((hold.window, expires_s), hold.units)
+        return expires_s
+
+    def count(self, units: int) -> None:
+        """Count an amount as usage only."""
+        self._usage += units
+
+    def take(self, units: int, *, as_debt: bool = False) -> QuotaHold:
+        """Take an amount, whether or not it fits, and hold it.
+
+        An amount of 0 takes nothing; the hold then names the window for debts that come later. It
+        names none if a first use has yet to begin one. ``as_debt`` is for a charge in shadow mode.
+        """
+        terms, window = quota_terms(self._state.rate)
+        if not units:
+            number = joined(window, self._state.balance_milli, self._now_ms)
+            if isinstance(window, FirstUse) and window_of(self._state.balance_milli) < number:
+                number = NO_WINDOW
+            return QuotaHold(self.key, 0, number, NEVER_EXPIRES)
+        expires_s = expiry_s(terms.hold_ttl_s, self._now_ms)
+        self._add((self.number, expires_s), units)
+        self._usage += units
+        if terms.soft or as_debt:
+            self._owed += units
+        else:
+            self._charged += units
+        return QuotaHold(self.key, units, self.number, expires_s, self.life)
+
+    def finish(self, *, asked: bool) -> QuotaMove:
+        """Return the changes of the write.
+
+        ``asked`` says that the write charges the bucket: then no quota may be overdrawn, not even
+        one that is not named. A soft quota has no such bound.
+        """
+        terms, window = quota_terms(self._state.rate)
+        taken = self._charged + self._owed
+        turns = self._is_older and (self._charges or taken > 0) and self._may_turn(terms, taken)
+        swept = self._swept(turns) if self._charges or turns else {}
+        holds = self._hold_write(swept)
+        if turns:
+            over = last_ended(window, self.number, self._now_ms)
+            put = balance_in(self.number, self._state.rate.capacity_milli - taken)
+            return QuotaMove(self._move(low=balance_in(over, -HALF_SPAN) + 1, put=put), holds)
+        low = high = None
+        asked = asked and not terms.soft
+        at_stamp = current_window(self._state, self._now_ms)
+        if self._charges or self._is_settled or (asked and at_stamp == self.number):
+            low, high = balance_in(self.number, -HALF_SPAN) + 1, balance_in(self.number, HALF_SPAN)
+        elif asked:  # not named, and its window is over
+            low = balance_in(last_ended(window, at_stamp, self._now_ms), -HALF_SPAN) + 1
+        if asked and at_stamp == self.number:
+            low = balance_in(self.number, taken - self._returned)
+        return QuotaMove(self._move(low, high, self._returned - taken), holds)
+
+    def _may_turn(self, terms: Terms, taken: int) -> bool:
+        """Tell whether the amount of a new window holds the charges.
+
+        Otherwise the write has the bounds of that window, and the store refuses it.
+        """
+        return terms.soft or not self._charged or taken <= self._state.rate.capacity_milli
+
+    def _move(
+        self, low: int | None, high: int | None = None, add: int = 0, put: int | None = None
+    ) -> Move:
+        return Move(key=self.key, low=low, high=high, add=add, put=put, consumed_milli=self._usage)
+
+    def _swept(self, turns: bool) -> dict[HoldName, int]:
+        """Return expired holds to the level, and forget those of other windows.
+
+        The holds are returned as they were seen. A turn forgets every hold.
+        """
+        swept = {}
+        for name, seen in self._quota.holds.items():
+            window, expires_s = name
+            if turns or window != self.number or has_expired(expires_s, self._now_ms):
+                units = self._held[name] - self._added.get(name, 0)
+                swept[name] = seen
+                self._usage -= units
+                if window == self.number and not turns:
+                    self._returned += units
+        return swept
+
+    def _hold_write(self, swept: dict[HoldName, int]) -> HoldWrite:
+        write = HoldWrite(self.key, swept)
+        for name, units in self._added.items():
+            if name in swept:
+                write.put[name] = units
+            else:
+                write.added[name] = units
+        write.removed = {name: each for name, each in self._removed.items() if name not in swept}
+        return write
+
+    def _subtract(self, name: HoldName, units: int) -> None:
+        self._held[name] -= units
+        self._removed[name] = self._removed.get(name, 0) + units
+
+    def _add(self, name: HoldName, units: int) -> None:
+        self._held[name] = self._held.get(name, 0) + units
+        self._added[name] = self._added.get(name, 0) + units
+
+
+def first_quota_move(full: LimitState, planned: QuotaMove, now_ms: int) -> Move:
+    """Return the move that creates a quota, or turns it if its window is over.
+
+    ``planned`` are the changes to ``full``, a quota of which nothing was used.
+    """
+    _, window = quota_terms(full.rate)
+    after, number = planned.applied(full), current_window(full, now_ms)
+    low = balance_in(last_ended(window, number, now_ms), -HALF_SPAN) + 1
+    return Move(
+        key=planned.move.key,
+        low=low,
+        high=None,
+        add=0,
+        put=after.balance_milli,
+        consumed_milli=after.consumed_milli,
+    )
+
+
+def full_quota(rate: Rate, now_ms: int) -> LimitState:
+    """Return a quota of which nothing was used."""
+    _, window = quota_terms(rate)
+    return LimitState(
+        balance_in(begun(window, now_ms), rate.capacity_milli), rate, quota=QuotaState()
+    )
+
+
+def top_up_quota(key: str, state: LimitState, units: int, now_ms: int) -> QuotaMove:
+    """Return the move that adds to the window; the level may exceed the amount until its end.
+
+    Thresholds above the new level are raised again when they are reached again.
+    """
+    terms, window = quota_terms(state.rate)
+    number, amount = current_window(state, now_ms), state.rate.capacity_milli
+    seen = window_of(state.balance_milli)
+    holds = HoldWrite(
+        key, topped=balance_in(number, topped_units(state, number) + units), remarks=True
+    )
+    if seen == number:
+        level = level_in(number, state.balance_milli) + units
+        holds.marked = reached_mark(terms.thresholds, amount, number, level)
+        low, high = balance_in(number, -HALF_SPAN) + 1, balance_in(number, HALF_SPAN)
+        return QuotaMove(Move(key, low, high, units, None), holds)
+    if isinstance(window, FirstUse):
+        raise ValidationError(
+            "amounts",
+            key,
+            "has no window yet: it begins with the first charge, and then a top-up is possible",
+        )
+    assert state.quota is not None
+    holds.swept = dict(state.quota.holds)
+    low = balance_in(last_ended(window, number, now_ms), -HALF_SPAN) + 1
+    put = balance_in(number, amount + units)
+    consumed = -sum(holds.swept.values())
+    return QuotaMove(Move(key, low, None, units, put, consumed), holds)
+
+
+def reset_quota(key: str, state: LimitState, now_ms: int) -> QuotaMove | None:
+    """Return the move that forgives the settled costs of the window; None if none has begun.
+
+    Amounts that calls in flight hold stay held. A balance that a wrong clock has moved far ahead is
+    brought back.
+    """
+    assert state.quota is not None
+    _, window = quota_terms(state.rate)
+    seen, holds = window_of(state.balance_milli), HoldWrite(key, forgets=True)
+    capacity, balance = state.rate.capacity_milli, state.balance_milli
+    if is_far_ahead(window, seen, now_ms):
+        holds.swept = dict(state.quota.holds)
+        put = balance_in(begun(window, now_ms), capacity)
+        consumed = -sum(holds.swept.values())
+        return QuotaMove(Move(key, balance, balance, 0, put, consumed), holds)
+    if seen < current_window(state, now_ms):
+        return None
+    held = sum(units for (number, _), units in state.quota.holds.items() if number == seen)
+    forgiven = capacity - level_in(seen, balance) - held
+    low, high = balance_in(seen, -HALF_SPAN) + 1, balance_in(seen, HALF_SPAN)
+    return QuotaMove(Move(key, low, high, forgiven, None), holds)
+
+
+def rebase_quota(key: str, state: LimitState, rate: Rate, now_ms: int) -> QuotaMove:
+    """Return the move of a quota to another amount or calendar: what was used stays used.
+
+    With another calendar, calls in flight keep their estimates: their holds are forgotten. Another
+    amount, or other thresholds, count as raised as far as they are reached.
+    """
+    assert state.quota is not None
+    old_terms, before = quota_terms(state.rate)
+    terms, after = quota_terms(rate)
+    seen, holds = window_of(state.balance_milli), HoldWrite(key)
+    old, new = state.rate.capacity_milli, rate.capacity_milli
+    low, high = balance_in(seen, -HALF_SPAN) + 1, balance_in(seen, HALF_SPAN)
+    if before == after:
+        if new != old or terms.thresholds != old_terms.thresholds:
+            level = level_in(seen, state.balance_milli) + new - old
+            holds.remarks = True
+            holds.marked = reached_mark(terms.thresholds, new, seen, level)
+        return QuotaMove(Move(key, low, high, new - old, None), holds)
+    holds.remarks = True  # the windows of another calendar have other numbers
+    number = begun(after, now_ms)
+    holds.swept = dict(state.quota.holds)
+    consumed = -sum(holds.swept.values())
+    if seen < current_window(state, now_ms):
+        holds.forgets = True
+        return QuotaMove(Move(key, low, high, 0, balance_in(number, new), consumed), holds)
+    if isinstance(after, FirstUse):
+        number = seen  # its window began at the same moment
+    if state.quota.topped is not None and window_of(state.quota.topped) == seen:
+        holds.topped = balance_in(number, topped_units(state, seen))
+    shift = balance_in(number, 0) - balance_in(seen, 0)
+    return QuotaMove(Move(key, low, high, new - old + shift, None, consumed), holds)
+
+
+def is_same_quota(before: Rate, after: Rate) -> bool:
+    """Tell whether a quota goes on under other terms, in the same unit; else it begins full."""
+    if before.terms is None or after.terms is None:
+        return False
+    first, second = before.terms, after.terms
+    if first.window is None or second.window is None or first.currency != second.currency:
+        return False
+    return isinstance(first.window, FirstUse) == isinstance(second.window, FirstUse)
+
+
+def has_same_windows(before: Rate, after: Rate) -> bool:
+    """Tell whether a quota has the windows and the unit that its holds were taken under."""
+    if before.terms is None or after.terms is None or before.terms.window is None:
+        return False
+    first, second = before.terms, after.terms
+    return (first.window, first.currency) == (second.window, second.currency)

@@ -1,0 +1,227 @@
+"""One acquire over several resources: one charge per bucket, in an order that all callers share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from zae_limiter.admission.account import sum_amounts
+from zae_limiter.admission.charge import statuses, under_limits
+from zae_limiter.admission.image import BucketImage
+from zae_limiter.admission.in_force import InForce, plain_name
+from zae_limiter.admission.quotas import NEVER_EXPIRES, QuotaHold
+from zae_limiter.admission.rebase import has_limits, is_newer
+from zae_limiter.admission.request import Charge, Grant, Settlement
+from zae_limiter.admission.resolution import Scope
+from zae_limiter.exceptions import ValidationError
+from zae_limiter.models.config import ConfigSource
+from zae_limiter.models.limit import check_amounts
+from zae_limiter.naming import check_entity_id, check_resource
+
+if TYPE_CHECKING:
+    from zae_limiter.models.status import LimitStatus
+
+MOST_RESOURCES = 4  # with the parents these are 8 buckets, so 8 writes on DynamoDB
+
+Bucket = tuple[str, str]  # entity and resource
+
+
+class Part(NamedTuple):
+    """One resource of an acquire: its buckets, and the amounts of its limits.
+
+    ``field`` is the name of the argument that holds the amounts, for errors.
+    """
+
+    scope: Scope
+    amounts: Mapping[str, int]
+    field: str
+
+
+def wanted_amounts(
+    first: Bucket, amounts: dict[str, Any], also: object
+) -> dict[Bucket, dict[str, Any]]:
+    """Return the amounts of every resource, the first one first; raise ValidationError.
+
+    Amounts for a resource that is named twice, as ``"gpt-4"`` and as ``("key-1", "gpt-4")``, are
+    added.
+    """
+    if not isinstance(also, Mapping):
+        raise ValidationError("also", also, "must be a mapping of resources to amounts")
+    wanted = {first: amounts}
+    for named, consume in also.items():
+        bucket = named_bucket(first[0], named)
+        more = check_amounts(consume, field_of(first[0], *bucket))
+        wanted[bucket] = sum_amounts([wanted.get(bucket, {}), more])
+    if len(wanted) > MOST_RESOURCES:
+        reason = f"at most {MOST_RESOURCES - 1} further resources"
+        raise ValidationError("also", list(also), reason)
+    return wanted
+
+
+def named_bucket(entity_id: str, named: object, field: str = "also") -> Bucket:
+    """Return the entity and the resource that a name, or a pair of both, stands for."""
+    if isinstance(named, str):
+        return entity_id, check_resource(named, field)
+    if not isinstance(named, tuple) or len(named) != 2:
+        raise ValidationError(field, named, "must be a resource, or a pair (entity_id, resource)")
+    return check_entity_id(named[0], field), check_resource(named[1], field)
+
+
+def field_of(own_entity_id: str, entity_id: str, resource: str) -> str:
+    """Return the name of the argument that holds the amounts of a further resource, for errors."""
+    return f"also.{resource}" if entity_id == own_entity_id else f"also.{entity_id}/{resource}"
+
+
+@dataclass(frozen=True, slots=True)
+class JointCharge:
+    """The charges of all resources of one acquire.
+
+    ``of_parts`` are the charges of each resource, as if it were acquired alone. ``merged`` has one
+    charge per bucket, in the order of keys. If two callers took scarce tokens in different orders,
+    each could hold the tokens that the other one lacks, and neither would be admitted.
+    """
+
+    of_parts: tuple[tuple[Charge, ...], ...]
+    merged: tuple[Charge, ...]
+
+    @classmethod
+    def of(cls, parts: Sequence[Part], now_ms: int) -> JointCharge:
+        """Return the charges of all parts; each has the mode of its bucket at ``now_ms``."""
+        of_parts = tuple(
+            [
+                scope.charges(part.amounts, now_ms, part.field)
+                for scope, part in zip(_agreeing(parts), parts, strict=True)
+            ]
+        )
+        by_bucket: dict[Bucket, list[Charge]] = {}
+        for charges in of_parts:
+            for charge in charges:
+                by_bucket.setdefault(_bucket_of(charge), []).append(charge)
+        return cls(of_parts, tuple([_merged(by_bucket[bucket]) for bucket in sorted(by_bucket)]))
+
+    def grants(self, grant: Grant) -> list[Grant]:
+        """Divide the grant of the merged charges into one grant for each resource.
+
+        A bucket that several resources share has taken its slots once, for the first of them.
+        """
+        positions = {_bucket_of(charge): at for at, charge in enumerate(grant.charges)}
+        slots = [*grant.holds]
+        grants = []
+        for charges in self.of_parts:
+            part = Grant(charges)
+            at = [positions[_bucket_of(charge)] for charge in charges]
+            part.images = [grant.images[position] for position in at]
+            if any(slots[position] for position in at if slots):
+                part.holds = tuple([slots[position] for position in at])
+                for position in at:
+                    slots[position] = ()
+            if grant.quota_holds:
+                holds = [grant.quota_holds[position] for position in at]
+                if any(holds):
+                    part.quota_holds = tuple(map(_shares, charges, holds))
+            grants.append(part)
+        return grants
+
+    def outdated_by(self, images: Sequence[BucketImage | None]) -> int | None:
+        """Return the version of a newer configuration that a bucket has seen; None if none has."""
+        versions = [
+            image.config_version
+            for image, charge in zip(images, self.merged, strict=True)
+            if image is not None
+            and is_newer(image, charge.in_force)
+            and not has_limits(image, charge.in_force)
+        ]
+        return max(versions, default=None)
+
+    def statuses(self, images: Sequence[BucketImage | None], now_ms: int) -> list[LimitStatus]:
+        """Compare all charges with their buckets."""
+        listed: list[LimitStatus] = []
+        for charge, image in zip(self.merged, images, strict=True):
+            listed += statuses(charge, under_limits(image, charge.in_force, now_ms), now_ms)
+        return listed
+
+    def in_named_order(self, statuses: Sequence[LimitStatus]) -> list[LimitStatus]:
+        """Return the statuses of a rejection in the order in which the caller named resources."""
+        named = [_bucket_of(charge) for charges in self.of_parts for charge in charges]
+        return sorted(statuses, key=lambda each: named.index((each.entity_id, each.resource)))
+
+
+def refunds(grants: Sequence[Grant], amounts: Sequence[Mapping[str, int]]) -> list[Settlement]:
+    """Return the credits that undo the grants of all resources."""
+    found: list[Settlement] = []
+    for grant, taken in zip(grants, amounts, strict=True):
+        found += grant.refund(taken)
+    return found
+
+
+def _agreeing(parts: Sequence[Part]) -> list[Scope]:
+    """Return the scopes with one set of limits per bucket.
+
+    Two parts may disagree about a bucket that they share: limits may have changed while they were
+    read, and limits of the call concern the first resource alone.
+    """
+    chosen: dict[Bucket, InForce] = {}
+    for part in parts:
+        for entity_id, in_force in part.scope.buckets:
+            bucket = (entity_id, part.scope.resource)
+            known = chosen.get(bucket)
+            if known is None or _strength(in_force) > _strength(known):
+                chosen[bucket] = in_force
+    scopes = []
+    for part in parts:
+        scope, resource = part.scope, part.scope.resource
+        if any(chosen[entity_id, resource] is not each for entity_id, each in scope.buckets):
+            buckets = [(entity_id, chosen[entity_id, resource]) for entity_id, _ in scope.buckets]
+            scope = Scope(resource, tuple(buckets), scope.switches)
+        scopes.append(scope)
+    return scopes
+
+
+def _strength(in_force: InForce) -> tuple[bool, int]:
+    return in_force.source is ConfigSource.OVERRIDE, in_force.version
+
+
+def _merged(charges: Sequence[Charge]) -> Charge:
+    """Return one charge for a bucket: amounts are added; a slot is taken once for all.
+
+    One acquire is one call in flight, however many of its resources lead to the bucket.
+    """
+    first = charges[0]
+    if len(charges) == 1:
+        return first
+    amounts: dict[str, int] = {}
+    through: dict[str, int] = {}
+    for key in first.amounts_milli:
+        taken = [each.amounts_milli[key] for each in charges]
+        amounts[key] = max(taken) if key in first.in_force.slot_keys else sum(taken)
+        through[key] = sum(
+            [each.amounts_milli[key] for each in charges if plain_name(key) in each.through_child]
+        )
+    return Charge(
+        entity_id=first.entity_id,
+        resource=first.resource,
+        in_force=first.in_force,
+        amounts_milli=amounts,
+        through_child=frozenset().union(*[each.through_child for each in charges]),
+        through_milli=through,
+        switch=first.switch,
+    )
+
+
+def _shares(charge: Charge, holds: tuple[QuotaHold, ...]) -> tuple[QuotaHold, ...]:
+    """Return the part of a bucket's holds that belongs to one charge.
+
+    A store adds up the holds of an expiry, so that a hold may be settled in parts. A charge without
+    an amount holds nothing, but its debts belong to the window of the hold.
+    """
+    shares = []
+    for hold in holds:
+        units = charge.amounts_milli[hold.key]
+        expires_s = hold.expires_s if units else NEVER_EXPIRES
+        shares.append(hold._replace(units=units, expires_s=expires_s))
+    return tuple(shares)
+
+
+def _bucket_of(charge: Charge) -> Bucket:
+    return charge.entity_id, charge.resource

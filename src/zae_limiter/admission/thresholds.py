@@ -1,0 +1,138 @@
+"""Thresholds of quotas: which are reached, which were raised, and the mark that remembers them.
+
+A threshold is a percentage of the amount. It is reached when so much is used or held. The mark of a
+quota names the last threshold that was raised: ten times the number of its window, and the position
+of the threshold, counted from 1. So a mark of an earlier window is lower than any of this one. The
+client that moves the mark raises the event, and nobody else does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from zae_limiter.admission.image import BucketImage, LimitState
+from zae_limiter.admission.in_force import plain_name
+from zae_limiter.admission.quota_status import window_times
+from zae_limiter.admission.quotas import current_window, quota_terms, topped_units
+from zae_limiter.admission.rate_text import limit_of
+from zae_limiter.admission.windows import (
+    HALF_SPAN,
+    MARKS,
+    QuotaState,
+    balance_in,
+    level_in,
+    trigger_level,
+    window_of,
+)
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from zae_limiter.models.limit import Limit
+
+
+class Mark(NamedTuple):
+    """The mark of one threshold, and the bounds of the balance within which it is reached."""
+
+    key: str
+    position: int
+    value: int
+    low: int
+    high: int
+
+
+class Crossing(NamedTuple):
+    """A threshold that this client has marked. ``used`` includes the held amounts."""
+
+    entity_id: str
+    resource: str
+    limit: Limit
+    percent: int
+    used: Any
+    window_start: datetime | None
+    window_end: datetime | None
+
+
+OnThreshold = Callable[[Crossing], None]
+
+
+def next_mark(key: str, state: LimitState) -> Mark | None:
+    """Return the lowest threshold that is reached and was not raised; None if there is none."""
+    if state.quota is None:
+        return None
+    terms, _ = quota_terms(state.rate)
+    number = window_of(state.balance_milli)
+    position = _last_position(state.quota, number) + 1
+    if position > len(terms.thresholds):
+        return None
+    trigger = trigger_level(state.rate.capacity_milli, terms.thresholds[position - 1])
+    if level_in(number, state.balance_milli) > trigger:
+        return None
+    return Mark(
+        key,
+        position,
+        number * MARKS + position,
+        balance_in(number, -HALF_SPAN) + 1,
+        balance_in(number, trigger),
+    )
+
+
+def due_mark(image: BucketImage) -> Mark | None:
+    """Return the next mark of a bucket; None if all reached thresholds were raised."""
+    for key, state in image.limits.items():
+        if state.quota is not None and (mark := next_mark(key, state)) is not None:
+            return mark
+    return None
+
+
+def _last_position(quota: QuotaState, number: int) -> int:
+    """Return the position of the last threshold that was raised in a window; 0 if none was.
+
+    If the mark belongs to a later window, nothing is raised in this one any more.
+    """
+    if quota.marked is None or quota.marked // MARKS < number:
+        return 0
+    return MARKS if quota.marked // MARKS > number else quota.marked % MARKS
+
+
+def raised_percent(state: LimitState, now_ms: int) -> int | None:
+    """Return the highest percentage that was raised in the running window; None if none was."""
+    if state.quota is None or state.quota.marked is None:
+        return None
+    number, position = divmod(state.quota.marked, MARKS)
+    terms, _ = quota_terms(state.rate)
+    if number != current_window(state, now_ms) or not 0 < position <= len(terms.thresholds):
+        return None
+    return terms.thresholds[position - 1]
+
+
+def with_raised(
+    entity_id: str, resource: str, image: BucketImage, now_ms: int
+) -> tuple[BucketImage, list[Crossing]]:
+    """Return the bucket with all reached thresholds marked, and those that were not before."""
+    crossings = []
+    while (mark := due_mark(image)) is not None:
+        state = image.limits[mark.key]
+        assert state.quota is not None, "only a quota has thresholds"
+        marked = state._replace(quota=state.quota._replace(marked=mark.value))
+        image = image._replace(limits={**image.limits, mark.key: marked})
+        crossings.append(crossing(entity_id, resource, mark, marked, now_ms))
+    return image, crossings
+
+
+def crossing(entity_id: str, resource: str, mark: Mark, state: LimitState, now_ms: int) -> Crossing:
+    """Describe a threshold that was just marked, given the quota after that."""
+    terms, window = quota_terms(state.rate)
+    limit, number = limit_of(plain_name(mark.key), state.rate), mark.value // MARKS
+    topped, level = topped_units(state, number), level_in(number, state.balance_milli)
+    start, end = window_times(window, number, state, now_ms)
+    return Crossing(
+        entity_id,
+        resource,
+        limit,
+        terms.thresholds[mark.position - 1],
+        limit.shown(state.rate.capacity_milli + topped - level),
+        start,
+        end,
+    )

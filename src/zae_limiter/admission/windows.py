@@ -1,0 +1,191 @@
+"""Windows of quotas: which window a balance belongs to, and which window a write uses.
+
+The balance of a quota counts windows as that of a rate counts time: with each window that begins, a
+span accrues that is larger than any level or debt. So the balance itself names its window, and a
+balance that is a span too high belongs to a window that has ended. The first charge of a window
+turns the balance: it is set to the amount of the limit, whatever was left or owed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from zae_limiter.models.calendar import Calendar
+from zae_limiter.models.limit import DAY, LATE_SETTLEMENTS_MS, FirstUse, Limit
+
+SPAN = 10**22  # larger than any level or debt; stored balances depend on it: never change it
+HALF_SPAN = SPAN // 2
+NO_WINDOW = 0  # the number of a first-use window before its first use
+MARKS = 10  # a mark is so many times the number of its window, and the position of a threshold
+
+Window = Calendar | FirstUse
+HoldName = tuple[int, int]  # the number of the window, and the second of the expiry
+
+
+class QuotaState(NamedTuple):
+    """The state of a quota besides its balance.
+
+    ``holds`` are the amounts that calls in flight hold. ``topped`` is the sum of the top-ups of a
+    window, relative to the window as the balance is. ``marked`` is the last threshold that was
+    raised: ten times the number of its window, and its position, counted from 1.
+    """
+
+    holds: Mapping[HoldName, int] = {}
+    topped: int | None = None
+    marked: int | None = None
+
+
+def plain_quota(quota: QuotaState | None) -> tuple[object, ...]:
+    """Return the state of a quota as plain values, which ``quota_of`` reads; none without one."""
+    if quota is None:
+        return ()
+    return [[list(name), units] for name, units in quota.holds.items()], quota.topped, quota.marked
+
+
+def quota_of(
+    holds: list[tuple[list[int], int]] | None = None,
+    topped: int | None = None,
+    marked: int | None = None,
+) -> QuotaState | None:
+    """Return the state of a quota from its plain values; None if there are none."""
+    if holds is None:
+        return None
+    return QuotaState({(name[0], name[1]): units for name, units in holds}, topped, marked)
+
+
+class Terms(NamedTuple):
+    """The parameters that a limit has beyond those of a rate.
+
+    ``window`` is None for a soft rate. ``hold_ttl_s`` None means that holds end with their window.
+    """
+
+    window: Window | None
+    soft: bool = False
+    hold_ttl_s: int | None = None
+    thresholds: tuple[int, ...] = ()
+    currency: str | None = None
+
+    @classmethod
+    def of(cls, limit: Limit) -> Terms | None:
+        """Return the terms of a limit; None for a plain rate and for slots."""
+        if limit.window is None and not limit.soft:
+            return None
+        return cls(limit.window, limit.soft, limit.hold_ttl, limit.thresholds, limit.currency)
+
+
+def window_of(balance: int) -> int:
+    """Return the number of the window that a balance belongs to."""
+    return (HALF_SPAN - balance) // SPAN
+
+
+def level_in(number: int, balance: int) -> int:
+    """Return the level of a balance, given the number of its window."""
+    return balance + number * SPAN
+
+
+def balance_in(number: int, level: int) -> int:
+    """Return the balance of a level in a window."""
+    return level - number * SPAN
+
+
+def joined(window: Window, balance: int, now_ms: int) -> int:
+    """Return the number of the window that a write at this moment uses.
+
+    A client whose clock is behind joins the window that another client has begun. A first-use
+    window is named by the millisecond at which it begins.
+    """
+    number = window_of(balance)
+    if isinstance(window, FirstUse):
+        return number if now_ms < number + window.length_ms else now_ms
+    return max(number, window.number(now_ms))
+
+
+def begun(window: Window, now_ms: int) -> int:
+    """Return the number of the window of a quota that no charge has named yet."""
+    return NO_WINDOW if isinstance(window, FirstUse) else window.number(now_ms)
+
+
+def last_ended(window: Window, number: int, now_ms: int) -> int:
+    """Return the last window that has ended when the window ``number`` is turned to."""
+    return now_ms - window.length_ms if isinstance(window, FirstUse) else number - 1
+
+
+def start_ms(window: Window, number: int) -> int:
+    """Return the moment at which a window begins."""
+    return number if isinstance(window, FirstUse) else window.edge_ms(number)
+
+
+def end_ms(window: Window, number: int) -> int:
+    """Return the moment at which a window ends."""
+    if isinstance(window, FirstUse):
+        return number + window.length_ms
+    return window.edge_ms(number + 1)
+
+
+def kept_until_ms(window: Window, number: int) -> int:
+    """Return until when the balance of a window is kept, for settlements that come late."""
+    late = DAY * 1000 if isinstance(window, FirstUse) else LATE_SETTLEMENTS_MS
+    return end_ms(window, number) + late
+
+
+def is_far_ahead(window: Window, number: int, now_ms: int) -> bool:
+    """Tell whether a wrong clock has moved the balance more than one window ahead."""
+    if isinstance(window, FirstUse):
+        return number > now_ms + window.length_ms
+    return number > window.number(now_ms) + 1
+
+
+def has_expired(expires_s: int, now_ms: int) -> bool:
+    """Tell whether a hold was not renewed in time; 0 never expires."""
+    return 0 < expires_s * 1000 <= now_ms
+
+
+def held_in(holds: Mapping[HoldName, int], number: int, now_ms: int, *, expired: bool) -> int:
+    """Return the held amount of a window: that of live calls, or the expired one."""
+    return sum(
+        [
+            units
+            for (window, expires_s), units in holds.items()
+            if window == number and has_expired(expires_s, now_ms) is expired
+        ]
+    )
+
+
+def free_level(
+    window: Window,
+    balance: int,
+    capacity: int,
+    quota: QuotaState,
+    now_ms: int,
+    *,
+    charging: bool = True,
+) -> int:
+    """Return the level of a quota at a moment; negative while it is overdrawn.
+
+    An earlier window is over: the quota is full. Expired holds count as returned, since a charge
+    returns them; a call that does not name the quota (``charging`` is False) does not.
+    """
+    number = joined(window, balance, now_ms)
+    if window_of(balance) < number:
+        return capacity
+    level = level_in(number, balance)
+    if not charging or not quota.holds:
+        return level
+    return level + held_in(quota.holds, number, now_ms, expired=True)
+
+
+def trigger_level(amount: int, percent: int) -> int:
+    """Return the level at which a threshold is reached, given the amount of the quota."""
+    return amount - -(-amount * percent // 100)
+
+
+def reached_mark(thresholds: tuple[int, ...], amount: int, number: int, level: int) -> int | None:
+    """Return the mark of the highest threshold that a level has reached; None if none is.
+
+    The amount is 0 in all shards of a bucket but the first, which has all of a quota.
+    """
+    if not amount:
+        return None
+    position = sum(level <= trigger_level(amount, percent) for percent in thresholds)
+    return number * MARKS + position if position else None

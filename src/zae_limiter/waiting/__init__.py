@@ -1,0 +1,1 @@
+"""Callers of this process that wait for tokens or slots: their order, and how long they sleep."""
