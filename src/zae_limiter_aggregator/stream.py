@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from zae_limiter import schema
+from zae_limiter.admission.usage import whole_amounts
 from zae_limiter.dynamodb.items import hours
 from zae_limiter.dynamodb.items.attributes import Item
 from zae_limiter.dynamodb.items.hours import HourState
@@ -24,6 +25,8 @@ class MalformedRecord(Exception):
 
 class ParsedBucketLimit(NamedTuple):
     """The consumption of one limit in a finished hour, in millitokens, net of refunds.
+
+    A budget is named ``name@currency``, and its amounts are billionths of the currency unit.
 
     ``through_children_milli`` is the part that cascaded from children.
     """
@@ -73,10 +76,8 @@ class ParsedBucketRecord(NamedTuple):
         """The whole tokens that the finished hour adds to the usage of each limit."""
         bucket = (self.namespace_id, self.entity_id, self.resource)
         hour = 0 if self.finished is None else self.finished.hour
-        return [
-            ConsumptionDelta(*bucket, limit.name, limit.net_milli // 1000, hour)
-            for limit in self.limits.values()
-        ]
+        used = whole_amounts({name: limit.net_milli for name, limit in self.limits.items()})
+        return [ConsumptionDelta(*bucket, name, amount, hour) for name, amount in used.items()]
 
 
 class ExpiredEvent(NamedTuple):

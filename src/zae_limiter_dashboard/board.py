@@ -102,6 +102,7 @@ def _is_noteworthy(row: LevelRow) -> bool:
         or state.rejected > 0
         or state.paused_until_ms is not None
         or (state.refill_amount_milli == 0 and row.level_milli < state.capacity_milli)
+        or bool(state.held)
     )
 
 

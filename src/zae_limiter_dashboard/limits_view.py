@@ -16,16 +16,18 @@ if TYPE_CHECKING:
     from zae_limiter import SyncRepository
     from zae_limiter.models.config import OnUnavailable
     from zae_limiter.models.limit import Limit
+    from zae_limiter.models.switches import Switch
 
 MAX_ENTITIES = 50
 
 
 class OwnLimits(NamedTuple):
-    """An entity that has limits of its own on a resource."""
+    """An entity that has limits or a mode of its own on a resource."""
 
     entity_id: str
     resource: str
     limits: tuple[Limit, ...]
+    mode: Switch | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,7 @@ class StoredLimits:
 
     system: tuple[Limit, ...]
     on_unavailable: OnUnavailable | None
-    resources: tuple[tuple[str, tuple[Limit, ...]], ...]
+    resources: tuple[tuple[str, tuple[Limit, ...], Switch | None], ...]
     entity_resources: tuple[str, ...]
     chosen: str  # the resource whose entities are listed
     entities: tuple[OwnLimits, ...]
@@ -53,11 +55,20 @@ def stored_limits(
     return StoredLimits(
         tuple(system),
         policy,
-        tuple((name, tuple(repository.get_resource_defaults(name))) for name in names),
+        tuple(
+            (name, tuple(repository.get_resource_defaults(name)), repository.get_mode(name))
+            for name in names
+        ),
         tuple(with_own),
         resource,
         tuple(
-            OwnLimits(each, resource, tuple(repository.get_limits(each, resource))) for each in ids
+            OwnLimits(
+                each,
+                resource,
+                tuple(repository.get_limits(each, resource)),
+                repository.get_mode(resource, each),
+            )
+            for each in ids
         ),
         next_cursor,
     )

@@ -295,6 +295,7 @@ class PageRoutes:
         return {
             "name": name,
             "search": search,
+            "mode": watched.repository.get_mode(name),
             "sort": sort,
             "sorts": tuple(SORTS),
             "rows": shown,

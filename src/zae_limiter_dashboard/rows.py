@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from zae_limiter.bucket import calculate_retry_after, refill_bucket
+from zae_limiter.admission.in_force import stored_units
+from zae_limiter.bucket import calculate_retry_after, refill_state
 from zae_limiter.models.bucket import BucketState
 from zae_limiter.models.timestamps import MILLI, iso_from_ms
+
+if TYPE_CHECKING:
+    from decimal import Decimal
 
 HOUR_MS = 3_600_000
 CLOSE_SHARE = 0.75  # of the capacity is used: the limit comes close
@@ -30,7 +34,10 @@ class LevelRow(NamedTuple):
     @classmethod
     def at(cls, state: BucketState, now_ms: int, drain_milli: float | None = None) -> LevelRow:
         """Return the row of a state at a moment."""
-        return cls(state, now_ms, level_milli(state, now_ms), drain_milli)
+        level_milli = state.tokens_milli
+        if level_milli != state.capacity_milli:
+            level_milli = refill_state(state, now_ms).new_tokens_milli
+        return cls(state, now_ms, level_milli, drain_milli)
 
     @property
     def bucket(self) -> tuple[str, str]:
@@ -50,19 +57,73 @@ class LevelRow(NamedTuple):
         return self.state.limit_name
 
     @property
-    def level(self) -> int:
-        """The level in whole tokens, negative in debt."""
-        return self.level_milli // MILLI
+    def level(self) -> int | Decimal:
+        """The level in whole tokens, or in currency units of a budget; negative in debt."""
+        return self._shown(self.level_milli)
 
     @property
-    def debt(self) -> int:
-        """The tokens that are owed, rounded up."""
-        return max(0, -(self.level_milli // MILLI))
+    def capacity(self) -> int | Decimal:
+        """The capacity, or the amount of a quota, in the units of the level."""
+        return self._shown(self.state.capacity_milli)
+
+    @property
+    def currency(self) -> str | None:
+        """The currency of a budget."""
+        return None if self.state.terms is None else self.state.terms.currency
+
+    @property
+    def debt(self) -> int | Decimal:
+        """The tokens or the money that is owed, rounded up. Soft limits owe nothing."""
+        return 0 if self.is_soft else max(0, -self.level)
+
+    @property
+    def is_quota(self) -> bool:
+        """Whether the limit has an amount for each window, instead of a refill."""
+        return self.state.terms is not None and self.state.terms.is_quota
+
+    @property
+    def is_soft(self) -> bool:
+        """Whether the limit never rejects."""
+        return self.state.terms is not None and self.state.terms.soft
+
+    @property
+    def used(self) -> int | Decimal | None:
+        """The settled use of a quota in its window; None for other limits."""
+        return self.state.used if not self._is_over else self._shown(0)
+
+    @property
+    def held(self) -> int | Decimal | None:
+        """The amount of a quota that calls in flight hold; None for other limits."""
+        return self.state.held if not self._is_over else self._shown(0)
+
+    @property
+    def window_end(self) -> str | None:
+        """The end of a quota's window, at which the next one begins; None if none runs."""
+        end = None if self._is_over else self.state.window_end
+        return None if end is None else f"{end:%Y-%m-%d %H:%M} {end.tzname()}"
+
+    @property
+    def _is_over(self) -> bool:
+        """Whether the window of the read has ended since."""
+        return self.is_quota and self._window_seconds == 0
+
+    @property
+    def _window_seconds(self) -> float | None:
+        """The rest of a quota's window; None if no window runs."""
+        end = self.state.window_end
+        return None if end is None else max(0.0, end.timestamp() - self.now_ms / 1000)
+
+    def _shown(self, units: int) -> int | Decimal:
+        terms = self.state.terms
+        return units // MILLI if terms is None else terms.shown(units)
 
     @property
     def used_share(self) -> float:
-        """The used share of the capacity: 0 for a full bucket, 1 for an empty one, more in debt."""
-        return 1 - self.level_milli / self.state.capacity_milli
+        """The used share of the capacity: 0 for a full bucket, 1 for an empty one, more in debt.
+
+        Top-ups lift the level of a quota above its amount.
+        """
+        return max(0.0, 1 - self.level_milli / self.state.capacity_milli)
 
     @property
     def used_percent(self) -> int:
@@ -80,7 +141,7 @@ class LevelRow(NamedTuple):
         return self.state.rejected if self._is_this_hour else 0
 
     @property
-    def asked(self) -> int:
+    def asked(self) -> int | Decimal:
         """The largest rejected amount of this limit in the running hour."""
         return self.state.asked if self._is_this_hour else 0
 
@@ -96,7 +157,13 @@ class LevelRow(NamedTuple):
     @property
     def held_slots(self) -> int:
         """The calls in flight, for a limit that bounds them."""
-        return self.state.capacity - self.level if self.is_concurrent else 0
+        held_milli = self.state.capacity_milli - self.level_milli
+        return -(-held_milli // MILLI) if self.is_concurrent else 0
+
+    @property
+    def in_flight(self) -> int | Decimal:
+        """The slots or the amount of a quota that calls in flight hold."""
+        return self.held or self.held_slots
 
     @property
     def paused_seconds(self) -> float:
@@ -110,7 +177,8 @@ class LevelRow(NamedTuple):
 
         It is never shorter than a pause, and infinite if the amount exceeds the capacity.
         """
-        wanted_milli = max(1, self.asked) * MILLI
+        is_money = self.state.limit.currency is not None
+        wanted_milli = stored_units(self.asked, is_money) or (1 if is_money else MILLI)
         if wanted_milli > self.state.capacity_milli:
             return math.inf
         return max(self._until(wanted_milli), self.paused_seconds)
@@ -130,14 +198,19 @@ class LevelRow(NamedTuple):
 
     @property
     def empty_after_seconds(self) -> float | None:
-        """The time until the limit is exhausted at the present rate; None if that never happens."""
+        """The time until the limit is exhausted at the present rate; None if that never happens.
+
+        A quota does not refill, and is not exhausted if its window ends before.
+        """
         if self.drain_milli is None or self.is_concurrent:
             return None
         refill = self.state.refill_amount_milli * 1000 / self.state.refill_period_ms
-        net = self.drain_milli - refill
+        net = self.drain_milli - (0 if self.is_quota else refill)
         if net <= 0:
             return None
-        return max(0, self.level_milli) / net
+        seconds = max(0, self.level_milli) / net
+        rest = self._window_seconds if self.is_quota else None
+        return None if rest is not None and rest < seconds else seconds
 
     @property
     def slots_expire_seconds(self) -> float | None:
@@ -148,8 +221,10 @@ class LevelRow(NamedTuple):
     @property
     def is_limited(self) -> bool:
         """Whether calls are rejected now: by a pause, a debt, or a level below the asked amount."""
-        if self.paused_seconds or self.level_milli < 0:
+        if self.paused_seconds or (self.level_milli < 0 and not self.is_soft):
             return True
+        if self.is_soft:
+            return False
         return self.rejected > 0 and self.asked > 0 and self.level < self.asked
 
     @property
@@ -163,7 +238,7 @@ class LevelRow(NamedTuple):
         if self.paused_seconds:
             return "paused"
         if self.level_milli < 0:
-            return "debt"
+            return "overdrawn" if self.is_soft else "debt"
         if self.is_limited:
             return "limited"
         return "close" if self.is_close else "ok"
@@ -172,22 +247,10 @@ class LevelRow(NamedTuple):
         missing = level - self.level_milli
         if self.is_concurrent:
             return (self.slots_expire_seconds or 1.0) if missing > 0 else 0.0
+        if self.is_quota:  # full when the next window begins
+            return (self._window_seconds or 0.0) if missing > 0 else 0.0
         state = self.state
         return calculate_retry_after(missing, state.refill_amount_milli, state.refill_period_ms)
-
-
-def level_milli(state: BucketState, now_ms: int) -> int:
-    """Return the level of a state at a later moment; held slots stay held."""
-    if state.tokens_milli == state.capacity_milli:
-        return state.tokens_milli
-    return refill_bucket(
-        state.tokens_milli,
-        state.last_refill_ms,
-        now_ms,
-        state.capacity_milli,
-        state.refill_amount_milli,
-        state.refill_period_ms,
-    ).new_tokens_milli
 
 
 class LimitedBucket(NamedTuple):
@@ -201,7 +264,9 @@ class LimitedBucket(NamedTuple):
         """The condition of the limit in words."""
         return {
             "paused": "paused by hand or by a provider",
-            "debt": "in debt: the level must come back to 0",
+            "debt": "overdrawn until its window ends"
+            if self.row.is_quota
+            else "in debt: the level must come back to 0",
             "limited": "too few tokens for the calls that were rejected",
         }.get(self.row.condition, "rejected earlier in this hour; it fits now")
 
@@ -237,14 +302,14 @@ def first_to_be_exhausted(rows: Iterable[LevelRow]) -> list[LevelRow]:
 
 
 def in_flight(rows: Iterable[LevelRow]) -> list[LevelRow]:
-    """Return the limits with held slots, soonest expiry first."""
-    held = [row for row in rows if row.held_slots]
+    """Return the limits of which calls hold slots or amounts, soonest expiry first."""
+    held = [row for row in rows if row.in_flight]
     return sorted(held, key=lambda row: (row.slots_expire_seconds or math.inf, row.bucket))
 
 
 def debts(rows: Iterable[LevelRow]) -> list[LevelRow]:
     """Return the limits in debt, the largest debt first."""
-    return sorted((row for row in rows if row.debt), key=lambda row: (-row.debt, row.bucket))
+    return sorted((row for row in rows if row.debt), key=lambda row: (row.level_milli, row.bucket))
 
 
 # The columns by which the rows of a resource are sorted; the most urgent rows come first. Rows with

@@ -12,6 +12,7 @@ from markupsafe import Markup
 
 from zae_limiter_ops.cli.shared.formatting import (
     describe_limits,
+    format_amount,
     format_duration,
     format_number,
     format_rate,
@@ -33,6 +34,7 @@ def environment() -> Environment:
     )
     env.filters.update(
         number=format_number,
+        amount=format_amount,
         duration=duration,
         time=format_time,
         clock=clock_time,

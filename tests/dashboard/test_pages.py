@@ -30,6 +30,26 @@ def test_the_overview_shows_who_is_limited_and_by_which_limit(page):
     assert "debtor" in text
 
 
+def test_quotas_and_budgets_show_their_window_and_money(page):
+    limits = [
+        Limit.quota("tokens", 1_000_000, per="month", zone="Europe/Berlin"),
+        Limit.budget("usd", "250.00", per="month", zone="Europe/Berlin"),
+    ]
+    page.limiter.set_limits("payer", limits, "gpt-4")
+    with page.limiter.acquire("payer", "gpt-4", {"tokens": 900_000, "usd": "1.25"}):
+        for path, query in (
+            ("entity", {"id": "payer"}),
+            ("resource", {"name": "gpt-4", "q": "payer"}),
+        ):
+            text = page.client().page(path, **query)
+            assert "100,000" in text
+            assert "0 used, 900,000 held" in text
+            assert "248.75" in text
+            assert "of 250.00 USD" in text
+            assert "next window" in text
+            assert " CET" in text or " CEST" in text
+
+
 def test_an_id_with_markup_is_shown_as_text(page):
     client = page.client()
     for path, query in (
@@ -45,6 +65,18 @@ def test_an_id_with_markup_is_shown_as_text(page):
         text = client.page(path, **query)
         assert "<img" not in text, path
         assert "&lt;img" in text, path
+
+
+def test_modes_are_shown_with_the_limits(page):
+    page.repository.set_mode("gpt-4", mode="shadow")
+    page.repository.set_mode("gpt-4", "acme-web", "deny", until=4_000_000_000)
+    client, until = page.client(), "mode: deny until 2096-10-02T07:06:40Z"
+    assert "mode: shadow" in client.page("limits")
+    assert until in client.page("limits", resource="gpt-4")
+    assert "mode: shadow" in client.page("resource", name="gpt-4")
+    assert until in client.page("entity", id="acme-web")
+    explained = client.page("entity/explain", id="acme-web", resource="gpt-4")
+    assert "Mode: deny until 2096-10-02T07:06:40Z" in explained
 
 
 @pytest.mark.parametrize("sort", ["used", "name", "wait", "rejected", "level", "nonsense"])

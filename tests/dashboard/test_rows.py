@@ -1,6 +1,9 @@
 """What a row shows, from a state and a moment."""
 
 import math
+from dataclasses import replace
+from datetime import UTC, datetime
+from decimal import Decimal
 
 import pytest
 
@@ -10,6 +13,7 @@ from zae_limiter_dashboard.board import Shelf
 from zae_limiter_dashboard.live import LiveParts
 from zae_limiter_dashboard.rows import (
     LevelRow,
+    LimitedBucket,
     debts,
     first_to_be_exhausted,
     in_flight,
@@ -95,6 +99,70 @@ def test_slots_are_in_flight_by_their_first_expiry():
     free = LevelRow.at(state("c", 5, limit), NOW)
     assert in_flight([late, soon, free]) == [soon, late]
     assert (soon.held_slots, soon.slots_expire_seconds) == (4, 5.0)
+
+
+def quota_state(units, limit, **values):
+    """A quota whose window ends in a minute."""
+    values.setdefault("window_end", datetime.fromtimestamp(NOW / 1000 + 60, UTC))
+    shown = state(limit=limit, terms=limit, window_start=None, **values)
+    return replace(shown, tokens_milli=units)
+
+
+QUOTA = Limit.quota("tokens", 1000, per="day")
+USD = Limit.budget("usd", "10.00", per="month")
+
+
+def test_a_quota_does_not_refill_before_the_next_window():
+    of_quota = quota_state(200_000, QUOTA, used=700, held=100)
+    for seconds in (0, 59):
+        row = LevelRow.at(of_quota, NOW + seconds * 1000)
+        assert (row.level, row.used, row.held, row.used_percent) == (200, 700, 100, 80)
+        assert row.full_after_seconds == 60 - seconds
+        assert row.condition == "close"
+        assert row.window_end == "2026-01-01 09:16 UTC"
+    over = LevelRow.at(of_quota, NOW + 60_000)
+    assert (over.level, over.used, over.held, over.used_percent) == (1000, 0, 0, 0)
+    assert (over.full_after_seconds, over.window_end, over.in_flight) == (0, None, 0)
+
+
+def test_a_budget_shows_money():
+    row = LevelRow.at(quota_state(-(10**9) // 2, USD, used=Decimal("10.50"), held=0), NOW)
+    assert (row.level, row.capacity, row.currency) == (Decimal("-0.50"), Decimal("10.00"), "USD")
+    assert (row.debt, row.condition, row.used_percent) == (Decimal("0.50"), "debt", 105)
+    assert row.fits_after_seconds == 60
+    assert LimitedBucket(row, 0).reason == "overdrawn until its window ends"
+
+
+def test_a_quota_is_exhausted_only_within_its_window():
+    drained = LevelRow.at(quota_state(200_000, QUOTA), NOW, drain_milli=10_000.0)
+    assert drained.empty_after_seconds == 20  # no refill makes it later
+    assert LevelRow.at(quota_state(200_000, QUOTA), NOW, 1000.0).empty_after_seconds is None
+
+
+def test_a_topped_up_quota_is_not_used_below_zero():
+    row = LevelRow.at(quota_state(1_500_000, QUOTA, used=0, held=0), NOW)
+    assert (row.level, row.used_percent, row.bar, row.condition) == (1500, 0, 0.0, "ok")
+
+
+def test_a_soft_limit_is_overdrawn_but_not_limited():
+    soft = Limit.quota("tokens", 1000, per="day", soft=True)
+    row = LevelRow.at(quota_state(-5000, soft, rejected=3, asked=7), NOW)
+    assert (row.condition, row.is_limited, row.debt) == ("overdrawn", False, 0)
+    assert debts([row]) == []
+    assert select([row]).limited_now == 0
+
+
+def test_held_amounts_of_quotas_are_in_flight():
+    held = LevelRow.at(quota_state(900_000, QUOTA, used=0, held=100), NOW)
+    money = LevelRow.at(quota_state(9 * 10**9, USD, used=0, held=Decimal("1.00")), NOW)
+    quiet = LevelRow.at(quota_state(900_000, QUOTA, used=100, held=0), NOW)
+    assert in_flight([held, money, quiet]) == [held, money]
+    assert [row.in_flight for row in (held, money)] == [100, Decimal("1.00")]
+    shelf = Shelf()
+    shelf.begin()
+    shelf.add([BucketEntry("key", "gpt-4", 1, lambda now_ms: [held.state])], NOW)
+    shelf.end()
+    assert shelf.board(NOW, complete=True, seconds=0).selection.in_flight == [held]
 
 
 def test_of_several_limits_the_one_to_blame_is_shown():

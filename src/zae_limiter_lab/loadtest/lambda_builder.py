@@ -22,7 +22,7 @@ from zae_limiter_ops.infra.packages import zipped
 
 TASK_ROOT = "/var/task"  # of Lambda's base images
 BASE_IMAGE = "public.ecr.aws/lambda/python:3.12"  # runs functions; the master starts it otherwise
-LIBRARIES = ("locust", "gevent", "botocore", "click", "PyYAML", "rich")
+LIBRARIES = ("locust", "gevent", "botocore", "click", "PyYAML", "rich", "tzdata")
 MAX_FOLDER_BYTES = 50_000_000  # locustfiles are small: a larger folder is the wrong one
 LEFT_OUT = frozenset({"__pycache__", "node_modules", "venv"})
 

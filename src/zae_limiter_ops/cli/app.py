@@ -37,6 +37,9 @@ COMMANDS = {
     "bucket": RootCommand(
         "bucket.commands", "bucket", "Show, list, reset, top up and pause token buckets."
     ),
+    "budget": RootCommand(
+        "budget.commands", "budget", "Show budgets: the spending, the rest, and how long it lasts."
+    ),
     "cfn-template": RootCommand(
         "stack.export", "cfn_template", "Print the CloudFormation template."
     ),
@@ -80,6 +83,9 @@ COMMANDS = {
     "upgrade": RootCommand("stack.upgrade", "upgrade", "Bring a deployed limiter to this version."),
     "usage": RootCommand("usage.commands", "usage", "Show consumed tokens by hour, day or month."),
     "version": RootCommand("version", "version", "Show the versions of program, Python and store."),
+    "watch": RootCommand(
+        "watch.commands", "watch", "Print thresholds of quotas and budgets as they are raised."
+    ),
 }
 
 
@@ -133,6 +139,6 @@ def app() -> None:
     Tab completion, for bash (zsh and fish likewise):
       eval "$(_ZAE_LIMITER_COMPLETE=bash_source zae-limiter)"
 
-    Exit codes: 0 done, 1 failed, 2 wrong usage, 3 limited (explain --exit-code)
-    or changes (limits --detailed-exitcode), 130 interrupted.
+    Exit codes: 0 done, 1 failed, 2 wrong usage, 3 limited (explain --exit-code,
+    budget list --exit-code) or changes (limits --detailed-exitcode), 130 interrupted.
     """

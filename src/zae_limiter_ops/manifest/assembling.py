@@ -31,7 +31,7 @@ def assembled(
         if level.is_system:
             continue
         section = of_entities.setdefault(level.entity_id, {}) if level.entity_id else resources
-        section[level.resource] = ResourceDecl(_declared(config))
+        section[level.resource] = ResourceDecl(_declared(config), config.switch)
     entities = {entity_id: EntityDecl(section) for entity_id, section in of_entities.items()}
     parents = {entity.parent_id for entity in registered.values()}
     for entity in registered.values():

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from zae_limiter.models.config import OnUnavailable
 from zae_limiter.models.limit import DEFAULT_LEASE_TTL, Limit
+from zae_limiter.models.quota_fields import quota_fields, quota_from
+from zae_limiter.models.switches import Switch
 
 DEFAULT_PERIOD = 60  # seconds
+ANY_NAME = "limit"  # a declaration gets its name from its key in the manifest
 
 Limits = Mapping[str, "LimitDecl"]
 
@@ -19,7 +22,8 @@ class LimitDecl:
     """One limit: ``capacity`` is the rate, ``burst`` the capacity of the bucket.
 
     ``burst`` and ``refill_amount`` default to ``capacity``, ``refill_period`` to 60 seconds. A
-    limit on calls in flight has ``concurrent`` instead, and ``lease_ttl``, by default 60 seconds.
+    limit on calls in flight has ``concurrent`` instead, and ``lease_ttl``, by default 60 seconds. A
+    quota, a budget or a soft limit is kept as it is, in ``terms``; its own name is not used.
     """
 
     capacity: int = 0
@@ -28,10 +32,13 @@ class LimitDecl:
     refill_period: int = DEFAULT_PERIOD
     concurrent: int | None = None
     lease_ttl: int | None = None
+    terms: Limit | None = None
 
     @classmethod
     def of(cls, limit: Limit) -> LimitDecl:
         """Return the shortest declaration of a limit."""
+        if limit.is_quota or limit.soft:
+            return cls(terms=replace(limit, name=ANY_NAME))
         if limit.lease_ttl is not None:
             lease_ttl = None if limit.lease_ttl == DEFAULT_LEASE_TTL else limit.lease_ttl
             return cls(concurrent=limit.capacity, lease_ttl=lease_ttl)
@@ -43,6 +50,8 @@ class LimitDecl:
 
     def to_limit(self, name: str) -> Limit:
         """Return the declared limit under the given name."""
+        if self.terms is not None:
+            return replace(self.terms, name=name)
         if self.concurrent is not None:
             return Limit.concurrent(name, self.concurrent, self.lease_ttl or DEFAULT_LEASE_TTL)
         return Limit(
@@ -52,12 +61,14 @@ class LimitDecl:
             self.refill_period,
         )
 
-    def to_dict(self) -> dict[str, int]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the declaration as a document, without fields that have their default."""
+        if self.terms is not None:
+            return _terms_document(self.terms)
         if self.concurrent is not None:
             slots = {"concurrent": self.concurrent}
             return slots if self.lease_ttl is None else {**slots, "lease_ttl": self.lease_ttl}
-        written = {"capacity": self.capacity}
+        written: dict[str, Any] = {"capacity": self.capacity}
         if self.burst is not None:
             written["burst"] = self.burst
         if self.refill_amount is not None:
@@ -65,6 +76,15 @@ class LimitDecl:
         if self.refill_period != DEFAULT_PERIOD:
             written["refill_period"] = self.refill_period
         return written
+
+
+def declared_limit(name: str, document: Mapping[str, Any]) -> Limit:
+    """Return the limit of a document that ``LimitDecl.to_dict`` has made."""
+    if "quota" in document or "budget" in document:
+        return quota_from({"name": name, **document})
+    fields = dict(document)
+    soft = bool(fields.pop("soft", False))
+    return replace(LimitDecl(**fields).to_limit(name), soft=soft)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +97,13 @@ class SystemDecl:
 
 @dataclass(frozen=True, slots=True)
 class ResourceDecl:
-    """The limits on one resource: defaults of all entities, or the limits of one entity."""
+    """The limits and the mode on one resource, for all entities or for one of them.
+
+    The manifest does not manage empty limits or a mode of None.
+    """
 
     limits: Limits = field(default_factory=dict)
+    mode: Switch | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,14 +178,29 @@ def _system(system: SystemDecl) -> dict[str, Any]:
     return document
 
 
-def _limits(limits: Limits) -> dict[str, dict[str, int]]:
+def _terms_document(limit: Limit) -> dict[str, Any]:
+    """Return a quota, a budget or a soft rate as a document."""
+    if limit.is_quota:
+        return quota_fields(limit)
+    hard = LimitDecl.of(replace(limit, soft=False)).to_dict()
+    return {**hard, "soft": True}
+
+
+def _limits(limits: Limits) -> dict[str, dict[str, Any]]:
     return {name: limit.to_dict() for name, limit in sorted(limits.items())}
 
 
 def _resources(resources: Mapping[str, ResourceDecl]) -> dict[str, Any]:
-    return {
-        name: {"limits": _limits(resource.limits)} for name, resource in sorted(resources.items())
-    }
+    return {name: _resource(resource) for name, resource in sorted(resources.items())}
+
+
+def _resource(resource: ResourceDecl) -> dict[str, Any]:
+    document: dict[str, Any] = {}
+    if resource.mode is not None:
+        document["mode"] = str(resource.mode)
+    if resource.limits:
+        document["limits"] = _limits(resource.limits)
+    return document
 
 
 def _entity(entity: EntityDecl) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from zae_limiter.bounded_json import is_deeper, too_deep
@@ -10,6 +11,8 @@ from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.config import OnUnavailable
 from zae_limiter.models.limit import CONCURRENT_PLACES, MAX_LIMITS, places_of
 from zae_limiter.models.notation import parse_limit, parse_period
+from zae_limiter.models.quota_fields import BUDGET_FIELDS, QUOTA_FIELDS, quota_from
+from zae_limiter.models.switches import Switch, SwitchMode, parse_switch
 from zae_limiter.naming import (
     DEFAULT_RESOURCE,
     check_entity_id,
@@ -35,9 +38,9 @@ T = TypeVar("T")
 
 MANIFEST_KEYS = ("namespace", "system", "resources", "entities")
 SYSTEM_KEYS = ("limits", "on_unavailable")
-RESOURCE_KEYS = ("limits",)
-ENTITY_KEYS = ("resources", "limits", "parent", "cascade", "registered")
-LIMIT_KEYS = ("capacity", "burst", "refill_amount", "refill_period")
+RESOURCE_KEYS = ("limits", "mode")
+ENTITY_KEYS = ("resources", "limits", "mode", "parent", "cascade", "registered")
+LIMIT_KEYS = ("capacity", "burst", "refill_amount", "refill_period", "soft")
 SLOT_KEYS = ("concurrent", "lease_ttl")
 MAX_DIGITS = 30  # more than a limit may have, and few enough for int()
 
@@ -117,9 +120,22 @@ class _Reader:
         before = len(self._problems)
         keys = self._mapping(value, path, RESOURCE_KEYS)
         limits = self._limits(keys.get("limits"), (*path, "limits"))
-        if not limits and before == len(self._problems):
-            self.report(path, "has no limits; add a limit, or remove the entry")
-        return ResourceDecl(limits)
+        mode = self._mode(keys, path)
+        if not limits and mode is None and before == len(self._problems):
+            self.report(path, "has no limits; add a limit or a mode, or remove the entry")
+        return ResourceDecl(limits, mode)
+
+    def _mode(self, keys: Mapping[str, Any], path: Path) -> Switch | None:
+        """Read a mode such as ``shadow``, or ``deny until 2026-12-01T00:00:00Z``."""
+        if keys.get("mode") is None:
+            return None
+        mode = self._checked(parse_switch, keys["mode"], (*path, "mode"))
+        is_of_resource = path[0] == "resources"
+        if mode is not None and is_of_resource and mode.mode is SwitchMode.ENFORCE:
+            if mode.until_ms is not None:
+                self.report((*path, "mode"), "enforce is the mode of every resource; it has no end")
+            return Switch(SwitchMode.ENFORCE)
+        return mode
 
     def _entity(self, value: object, path: Path) -> EntityDecl:
         if value is None or value == {}:  # an empty entry can only ask for the registration
@@ -129,13 +145,23 @@ class _Reader:
         resources = self._named(keys, "resources", path, check_resource_or_default, self._resource)
         if "limits" in keys:  # short for the limits of the resource _default_
             limits = self._limits(keys["limits"], (*path, "limits"))
-            if DEFAULT_RESOURCE in resources:
+            if DEFAULT_RESOURCE in resources and resources[DEFAULT_RESOURCE].limits:
                 self.report(
                     (*path, "limits"),
                     "means the same as the limits of resource _default_; keep one of the two",
                 )
             if limits:
-                resources = {**resources, DEFAULT_RESOURCE: ResourceDecl(limits)}
+                default = resources.get(DEFAULT_RESOURCE, ResourceDecl())
+                resources = {**resources, DEFAULT_RESOURCE: replace(default, limits=limits)}
+        mode = self._mode(keys, path)  # short for the mode of the resource _default_
+        if mode is not None:
+            default = resources.get(DEFAULT_RESOURCE, ResourceDecl())
+            if default.mode is not None:
+                self.report(
+                    (*path, "mode"),
+                    "means the same as the mode of resource _default_; keep one of the two",
+                )
+            resources = {**resources, DEFAULT_RESOURCE: replace(default, mode=mode)}
         parent = keys.get("parent")
         if parent is not None:
             parent = self._checked(check_entity_id, _text(parent), (*path, "parent"))
@@ -191,8 +217,11 @@ class _Reader:
             limit = self._checked(parse_limit, f"{name}:{value}", path)
             return None if limit is None else LimitDecl.of(limit)
         before = len(self._problems)
+        if isinstance(value, Mapping) and ("quota" in value or "budget" in value):
+            return self._quota(name, value, path)
         has_slots = isinstance(value, Mapping) and value.get("concurrent") is not None
-        keys = self._mapping(value, path, SLOT_KEYS if has_slots else LIMIT_KEYS)
+        keys = dict(self._mapping(value, path, SLOT_KEYS if has_slots else LIMIT_KEYS))
+        soft = keys.pop("soft", None)
         if not has_slots and keys.get("capacity") is None and before == len(self._problems):
             self.report(path, "has no capacity; add this key, which every rate must have")
         numbers = {
@@ -203,7 +232,19 @@ class _Reader:
         if before != len(self._problems):
             return None
         declared = LimitDecl(**{"refill_period": DEFAULT_PERIOD, **numbers})
-        return None if self._checked(declared.to_limit, name, path) is None else declared
+        limit = self._checked(declared.to_limit, name, path)
+        if limit is not None and soft in (True, "true"):
+            return LimitDecl.of(replace(limit, soft=True))
+        return None if limit is None else declared
+
+    def _quota(self, name: str, value: Mapping[str, Any], path: Path) -> LimitDecl | None:
+        """Read a quota as ``{quota: …, per: month, …}``, or a budget as ``{budget: …, …}``."""
+        known = BUDGET_FIELDS if "budget" in value else QUOTA_FIELDS
+        keys = {
+            key: _plain_value(key, each) for key, each in self._mapping(value, path, known).items()
+        }
+        limit = self._checked(quota_from, {"name": name, **keys}, path)
+        return None if limit is None else LimitDecl.of(limit)
 
     def _number(self, key: str, value: object, path: Path) -> Any:
         """Read a whole number above zero, or its text; a period may be ``90s`` or ``hour``."""
@@ -286,3 +327,21 @@ def _kind(value: object) -> str:
     if value is None:
         return "empty"
     return "a list" if isinstance(value, list) else f"{type(value).__name__} {value!r}"
+
+
+def _plain_value(key: str, value: object) -> object:
+    """Return a field of a quota; numbers and booleans may be text, and a price may be a float.
+
+    YAML reads 12.50 as a float; its shortest text is the number that was written.
+    """
+    if key == "budget" and isinstance(value, float):
+        return repr(value)
+    if isinstance(value, str) and key in ("quota", "every", "hold_ttl", "on", "soft"):
+        digits = value.replace("_", "")
+        if digits.isdecimal() and len(digits) <= MAX_DIGITS:
+            return int(digits)
+        if key == "hold_ttl":
+            return None if value == "never" else parse_period(value)
+        if key == "soft":
+            return value == "true"
+    return value

@@ -83,6 +83,7 @@ def encode(managed: Managed, pages_before: int = 0) -> StatePages:
     """Return the documents of a state; ``pages_before`` is the number of its stored pages."""
     system: Document = {}
     resources: dict[str, str] = {}
+    modes: dict[str, str] = {}
     entities: dict[str, Document] = {}
     for target, digest in sorted(managed.digests.items()):
         if target in (SYSTEM, POLICY):
@@ -94,13 +95,23 @@ def encode(managed: Managed, pages_before: int = 0) -> StatePages:
             entity["parent"] = digest
             if target.entity_id in managed.registered:
                 entity["registered"] = True
+        elif target.kind is TargetKind.MODE and not target.entity_id:
+            modes[target.resource] = digest
+        elif target.kind is TargetKind.MODE:
+            entity = entities.setdefault(target.entity_id, {})
+            entity.setdefault("modes", {})[target.resource] = digest
         else:
             entity = entities.setdefault(target.entity_id, {})
             entity.setdefault("resources", {})[target.resource] = digest
-    body = {"managed_resources": resources, "managed_entities": entities}
+    body: dict[str, Mapping[str, Any]] = {
+        "managed_resources": resources,
+        "managed_entities": entities,
+    }
+    if modes:
+        body["managed_modes"] = modes
     count = _pages_for(len(json.dumps(body)), pages_before)
     header = {"pages": count, "managed_system": system, **(body if not count else _empty())}
-    return StatePages(header, _spread(resources, entities, count))
+    return StatePages(header, _spread(body, count))
 
 
 def _pages_for(characters: int, before: int) -> int:
@@ -112,15 +123,12 @@ def _pages_for(characters: int, before: int) -> int:
     return count
 
 
-def _spread(
-    resources: Mapping[str, str], entities: Mapping[str, Document], count: int
-) -> list[Document]:
+def _spread(body: Mapping[str, Mapping[str, Any]], count: int) -> list[Document]:
+    """Return the pages: each name of a section is in the page of that name."""
     pages: list[Document] = [_empty() for _ in range(count)]
-    if count:
-        for name, digest in resources.items():
-            pages[_page_of(name, count)]["managed_resources"][name] = digest
-        for name, entity in entities.items():
-            pages[_page_of(name, count)]["managed_entities"][name] = entity
+    for section, named in body.items():
+        for name, managed in named.items() if count else ():
+            pages[_page_of(name, count)].setdefault(section, {})[name] = managed
     return pages
 
 
@@ -144,6 +152,8 @@ def decode(documents: Iterable[Document]) -> Managed:
             digests[POLICY if part == "on_unavailable" else SYSTEM] = digest
         for resource, digest in _names(page.get("managed_resources")):
             digests[Target(TargetKind.RESOURCE, resource=resource)] = digest
+        for resource, digest in _names(page.get("managed_modes")):
+            digests[Target(TargetKind.MODE, resource=resource)] = digest
         for entity_id, entity in _mapping(page.get("managed_entities")).items():
             details = entity if isinstance(entity, Mapping) else {"resources": entity}
             if "parent" in details:
@@ -152,6 +162,8 @@ def decode(documents: Iterable[Document]) -> Managed:
                 registered.add(entity_id)
             for resource, digest in _names(details.get("resources")):
                 digests[Target(TargetKind.ENTITY_LIMITS, entity_id, resource)] = digest
+            for resource, digest in _names(details.get("modes")):
+                digests[Target(TargetKind.MODE, entity_id, resource)] = digest
     return Managed(digests, frozenset(registered))
 
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from zae_limiter.models.config import OnUnavailable
 from zae_limiter.models.limit import Limit
+from zae_limiter.models.switches import Switch, SwitchMode
 from zae_limiter_ops.manifest.declarations import LimitDecl, Limits, LimitsManifest
 
 DIGEST_BYTES = 6  # enough to distinguish the few settings that a target ever has
@@ -23,6 +24,7 @@ class TargetKind(StrEnum):
     RESOURCE = "resource"
     ENTITY = "entity"  # its registration, its parent, and whether it cascades
     ENTITY_LIMITS = "entity_limits"
+    MODE = "mode"  # of a resource, or of an entity on a resource
 
 
 class Target(NamedTuple):
@@ -41,6 +43,9 @@ class Target(NamedTuple):
             return f"resource {self.resource}"
         if self.kind is TargetKind.ENTITY:
             return f"entity {self.entity_id}"
+        if self.kind is TargetKind.MODE:
+            of_entity = f" of entity {self.entity_id}" if self.entity_id else ""
+            return f"mode{of_entity} on {self.resource}"
         return f"entity {self.entity_id} on {self.resource}"
 
     @property
@@ -59,6 +64,7 @@ class Setting(NamedTuple):
 
     ``is_described``: the entity has a name or metadata, which manifests do not manage.
     ``keeps_place``: the manifest wants the entity registered, with any parent or none.
+    ``enforces``: the manifest wants a resource without a mode, whose limits are enforced.
     """
 
     limits: tuple[Limit, ...] = ()
@@ -67,9 +73,13 @@ class Setting(NamedTuple):
     cascade: bool = False
     is_described: bool = False
     keeps_place: bool = False
+    switch: Switch | None = None
+    enforces: bool = False
 
     def agrees(self, other: Setting | None) -> bool:
         """Return whether the other setting has the wanted content, in any order of limits."""
+        if self.enforces:
+            return other is None
         return other is not None and (self.keeps_place or self.content() == other.content())
 
     def digest(self) -> str:
@@ -80,10 +90,9 @@ class Setting(NamedTuple):
         """Return the managed values, with the limits sorted by name."""
         if self.keeps_place:
             return ("registered",)
-        limits = sorted(
-            (limit.name, limit.capacity, limit.refill_amount, limit.refill_period_seconds)
-            for limit in self.limits
-        )
+        if self.enforces or self.switch is not None:
+            return ("mode", self._mode())
+        limits = sorted(limit.stored() for limit in self.limits)
         policy = None if self.on_unavailable is None else self.on_unavailable.value
         return limits, policy, self.parent, self.cascade
 
@@ -91,11 +100,16 @@ class Setting(NamedTuple):
         """Return the content in the form of a manifest."""
         if kind is TargetKind.POLICY:
             return {"on_unavailable": self.on_unavailable}
+        if kind is TargetKind.MODE:
+            return {"mode": self._mode()}
         if kind is TargetKind.ENTITY:
             if self.keeps_place:
                 return {"registered": True}
             return {"parent": self.parent, "cascade": self.cascade}
         return {"limits": {limit.name: LimitDecl.of(limit).to_dict() for limit in self.limits}}
+
+    def _mode(self) -> str:
+        return SwitchMode.ENFORCE.value if self.switch is None else str(self.switch)
 
 
 Settings = Mapping[Target, Setting]
@@ -142,8 +156,13 @@ def wanted_settings(manifest: LimitsManifest) -> dict[Target, Setting]:
         if manifest.system.on_unavailable is not None:
             wanted[POLICY] = Setting(on_unavailable=manifest.system.on_unavailable)
     for resource, declared in manifest.resources.items():
-        target = Target(TargetKind.RESOURCE, resource=resource)
-        wanted[target] = Setting(_limits(declared.limits))
+        if declared.limits:
+            target = Target(TargetKind.RESOURCE, resource=resource)
+            wanted[target] = Setting(_limits(declared.limits))
+        if declared.mode is not None:
+            enforces = declared.mode.mode is SwitchMode.ENFORCE
+            mode = Setting(enforces=True) if enforces else Setting(switch=declared.mode)
+            wanted[Target(TargetKind.MODE, resource=resource)] = mode
     for entity_id in sorted(_registered(manifest)):
         wanted[Target(TargetKind.ENTITY, entity_id)] = REGISTERED
     for entity_id, entity in manifest.entities.items():
@@ -151,8 +170,12 @@ def wanted_settings(manifest: LimitsManifest) -> dict[Target, Setting]:
             place = Setting(parent=entity.parent, cascade=bool(entity.cascade))
             wanted[Target(TargetKind.ENTITY, entity_id)] = place
         for resource, declared in entity.resources.items():
-            target = Target(TargetKind.ENTITY_LIMITS, entity_id, resource)
-            wanted[target] = Setting(_limits(declared.limits))
+            if declared.limits:
+                target = Target(TargetKind.ENTITY_LIMITS, entity_id, resource)
+                wanted[target] = Setting(_limits(declared.limits))
+            if declared.mode is not None:
+                target = Target(TargetKind.MODE, entity_id, resource)
+                wanted[target] = Setting(switch=declared.mode)
     return wanted
 
 

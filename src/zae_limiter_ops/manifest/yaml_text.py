@@ -14,10 +14,8 @@ from typing import Any, NamedTuple
 import yaml
 
 from zae_limiter.bounded_json import MAX_DEPTH, too_deep
+from zae_limiter.bounded_yaml import TooDeep, compose_bounded
 from zae_limiter_ops.manifest.problems import Path, Problem
-
-# The loader in C is ten times as fast. Wheels of PyYAML contain it; a build from source may not.
-_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 MAX_CHARACTERS = 32_000_000  # of one text: 200,000 entities with limits of their own
 # A value takes a character or more, but an alias repeats all values of its anchor. These numbers
@@ -80,51 +78,17 @@ def load(text: str, source: str) -> LoadedYaml:
 def _compose(text: str) -> Any:
     """Return the root node of a text; None if the text is empty."""
     try:
-        return _compose_yaml(text)
+        return compose_bounded(text)
     except yaml.YAMLError:
         joined = _ESCAPES.sub(_character, text)
         if joined == text:
             raise
-        return _compose_yaml(joined)
+        return compose_bounded(joined)
 
 
 def _character(escape: re.Match[str]) -> str:
     """Return the character of a pair of escapes; return any other escape unchanged."""
     return str(json.loads(f'"{escape[0]}"')) if escape["pair"] else escape[0]
-
-
-def _compose_yaml(text: str) -> Any:
-    _check_depth(text)
-    loader = _Loader(text)
-    try:
-        return loader.get_single_node()
-    finally:
-        loader.dispose()
-
-
-class _TooDeep(yaml.MarkedYAMLError):
-    """The text is YAML, but nested deeper than any manifest."""
-
-
-def _check_depth(text: str) -> None:
-    """Raise if a text is nested too deeply.
-
-    The loader in C calls itself for each level without a limit, so a deep text would crash the
-    process. Reading the events of a text needs no recursion.
-    """
-    loader, depth = _Loader(text), 0
-    try:
-        while loader.check_event():
-            event = loader.get_event()
-            if isinstance(event, yaml.CollectionStartEvent):
-                depth += 1
-                if depth > MAX_DEPTH:
-                    mark: Any = event.start_mark
-                    raise _TooDeep(problem=too_deep(), problem_mark=mark)
-            elif isinstance(event, yaml.CollectionEndEvent):
-                depth -= 1
-    finally:
-        loader.dispose()
 
 
 class _Builder:
@@ -146,7 +110,7 @@ class _Builder:
         if isinstance(node, yaml.ScalarNode):
             return _scalar(node)
         if self._depth == MAX_DEPTH:
-            raise _TooDeep(problem=too_deep(), problem_mark=node.start_mark)
+            raise TooDeep(problem=too_deep(), problem_mark=node.start_mark)
         self._depth += 1
         is_mapping = isinstance(node, yaml.MappingNode)
         value = self._mapping(node, path) if is_mapping else self._sequence(node, path)
@@ -203,5 +167,5 @@ def _malformed(error: Exception, source: str) -> Problem:
     mark = getattr(error, "problem_mark", None)
     line, column = (0, 0) if mark is None else (mark.line + 1, mark.column + 1)
     reason = getattr(error, "problem", None) or str(error) or type(error).__name__
-    text = reason if isinstance(error, _TooDeep) else f"is not YAML: {reason}"
+    text = reason if isinstance(error, TooDeep) else f"is not YAML: {reason}"
     return Problem(source, (), line, column, text)

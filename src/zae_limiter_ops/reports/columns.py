@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, Generic, TypeVar
 from unicodedata import combining, east_asian_width
+
+from zae_limiter.models.money import billionths_of, in_currency
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -18,7 +21,19 @@ def as_text(value: Any) -> str:
         return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, Decimal):
+        return f"{in_currency(billionths_of(value)):,f}"  # a sum may have zeros at its end
     return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def plain_value(value: Any) -> Any:
+    """Return a value for programs: money is a text, since a float would not be exact."""
+    return f"{in_currency(billionths_of(value)):f}" if isinstance(value, Decimal) else value
+
+
+def plain_values(amounts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return amounts by name for programs."""
+    return {name: plain_value(amount) for name, amount in amounts.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +63,11 @@ def cells_of(columns: Sequence[Column[T]], record: T) -> list[str]:
 
 def json_of(columns: Sequence[Column[T]], record: T) -> dict[str, Any]:
     """Return the JSON object of a record."""
-    return {column.key: column.value(record) for column in columns if column.key is not None}
+    return {
+        column.key: plain_value(column.value(record))
+        for column in columns
+        if column.key is not None
+    }
 
 
 def csv_heads_of(columns: Sequence[Column[T]]) -> list[str]:

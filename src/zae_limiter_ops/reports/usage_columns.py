@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from decimal import Decimal
+from typing import Any, NamedTuple, TypeAlias
 
-from zae_limiter.models.usage import EntityUsage, UsageSnapshot, UsageSummary
-from zae_limiter_ops.reports.columns import Column
+from zae_limiter.models.usage import EntityUsage, UsageSnapshot, UsageSummary, money_label
+from zae_limiter_ops.reports.columns import Column, as_text, plain_values
+from zae_limiter_ops.reports.usage_series import CountedLimit
 
 Usage: TypeAlias = UsageSnapshot | EntityUsage
 
@@ -35,7 +37,7 @@ def window_columns(
         Column(
             key="rejected_through_children", value=lambda window: window.rejected_through_children
         ),
-        Column(key="rejected_amounts", value=lambda window: window.rejected_amounts),
+        Column(key="rejected_amounts", value=lambda window: plain_values(window.rejected_amounts)),
     ]
 
 
@@ -51,11 +53,12 @@ def count_columns(usages: Sequence[Usage]) -> list[Column[Usage]]:
     """Return the columns of tokens and calls."""
     return [
         Column(csv="total_events", value=lambda usage: usage.total_events),
-        Column(key="counters", value=lambda usage: usage.counters),
+        Column(key="counters", value=lambda usage: plain_values(usage.counters)),
+        Column(key="currencies", value=lambda usage: usage.currencies),
         *limit_columns(usages),
         Column(title="calls>", key="total_events", value=lambda usage: usage.total_events),
         *CALL_COLUMNS,
-        Column(key="through_children", value=lambda usage: usage.through_children),
+        Column(key="through_children", value=lambda usage: plain_values(usage.through_children)),
         *through_children_columns(usages),
     ]
 
@@ -67,12 +70,22 @@ CALL_COLUMNS: tuple[Column[Usage], ...] = (
 
 
 def limit_columns(usages: Sequence[Usage]) -> list[Column[Usage]]:
-    """Return a column for the tokens of each limit."""
-    return [_tokens_column(name) for name in _limit_names(usages)]
+    """Return a column for the tokens of each limit, or for the money of a budget."""
+    return [_amounts_column(limit) for limit in _counted_limits(usages)]
 
 
-def _tokens_column(name: str) -> Column[Usage]:
-    return Column(title=f"{name}>", csv=name, value=lambda usage: usage.counters.get(name, 0))
+def _amounts_column(limit: CountedLimit) -> Column[Usage]:
+    label = money_label(*limit)
+    return Column(
+        title=f"{label}>", csv=label, value=lambda usage: _amount(limit, usage, usage.counters)
+    )
+
+
+def _amount(limit: CountedLimit, usage: Usage, amounts: Mapping[str, Any]) -> Any:
+    """Return the amount of a limit among those of a usage, which may count another unit."""
+    if usage.currencies.get(limit.name, "") != limit.currency:
+        return 0
+    return amounts.get(limit.name, 0)
 
 
 def through_children_columns(usages: Sequence[Usage]) -> list[Column[Usage]]:
@@ -80,32 +93,45 @@ def through_children_columns(usages: Sequence[Usage]) -> list[Column[Usage]]:
 
     A table has one column for all limits, and none if there are no such tokens.
     """
-    columns = [_through_column(name) for name in _limit_names(usages)]
+    columns = [_through_column(limit) for limit in _counted_limits(usages)]
     if any(any(usage.through_children.values()) for usage in usages):
         columns.append(
             Column(
                 title="through children",
-                value=lambda usage: usage.through_children,
-                format=_through_text,
+                value=_through_text,
             )
         )
     return columns
 
 
-def _through_column(name: str) -> Column[Usage]:
+def _through_column(limit: CountedLimit) -> Column[Usage]:
     return Column(
-        csv=f"{name}_through_children", value=lambda usage: usage.through_children.get(name, 0)
+        csv=f"{money_label(*limit)}_through_children",
+        value=lambda usage: _amount(limit, usage, usage.through_children),
     )
 
 
-def _through_text(through_children: Mapping[str, int]) -> str:
-    """Return ``rpm 3, tpm 120``."""
-    used = {name: amount for name, amount in sorted(through_children.items()) if amount}
-    return ", ".join(f"{name} {amount:,}" for name, amount in used.items())
+def _through_text(usage: Usage) -> str:
+    """Return ``rpm 3, usd 0.12 USD``."""
+    used = {name: amount for name, amount in sorted(usage.through_children.items()) if amount}
+    return ", ".join(
+        f"{name} {with_unit(amount, usage.currencies.get(name))}" for name, amount in used.items()
+    )
 
 
-def _limit_names(usages: Sequence[Usage]) -> list[str]:
-    return sorted({name for usage in usages for name in usage.counters})
+def with_unit(amount: Any, currency: str | None) -> str:
+    """Return ``1,200``, or ``12.50 USD``."""
+    return f"{as_text(amount)} {currency}" if currency else as_text(amount)
+
+
+def _counted_limits(usages: Sequence[Usage]) -> list[CountedLimit]:
+    return sorted(
+        {
+            CountedLimit(name, usage.currencies.get(name, ""))
+            for usage in usages
+            for name in usage.counters
+        }
+    )
 
 
 # --- summaries -------------------------------------------------------------------------------
@@ -118,9 +144,14 @@ class LimitTotal(NamedTuple):
     limit_name: str
 
     @property
-    def through_children(self) -> int:
+    def through_children(self) -> Any:
         """The tokens that parents used through their children."""
         return self.summary.through_children.get(self.limit_name, 0)
+
+    @property
+    def label(self) -> str:
+        """The name of the limit, and the unit of money."""
+        return money_label(self.limit_name, self.summary.currencies.get(self.limit_name))
 
 
 def limit_totals(summary: UsageSummary) -> list[LimitTotal]:
@@ -128,11 +159,15 @@ def limit_totals(summary: UsageSummary) -> list[LimitTotal]:
     return [LimitTotal(summary, name) for name in summary.total]
 
 
+def _average_text(average: Any) -> str:
+    return as_text(average) if isinstance(average, Decimal) else f"{average:,.1f}"
+
+
 def total_columns(totals: Sequence[LimitTotal], unit: str) -> list[Column[LimitTotal]]:
     """Return the columns of totals; ``unit`` is hour, day or month."""
     has_children = any(total.through_children for total in totals)
     return [
-        Column(title="limit", csv="limit", value=lambda total: total.limit_name),
+        Column(title="limit", csv="limit", value=lambda total: total.label),
         Column(
             title="total>",
             csv="total",
@@ -146,7 +181,7 @@ def total_columns(totals: Sequence[LimitTotal], unit: str) -> list[Column[LimitT
             title=f"average per {unit}>",
             csv="average",
             value=lambda total: total.summary.average[total.limit_name],
-            format="{:,.1f}".format,
+            format=_average_text,
         ),
         Column(csv="through_children", value=lambda total: total.through_children),
     ]

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from enum import StrEnum
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
+from zae_limiter.models.money import billionths_of, in_currency
 from zae_limiter.models.usage import UsageSnapshot, WindowType
+from zae_limiter_ops.reports.columns import as_text
 
 HOUR_S = 3600
 MONDAY_HOUR = 4 * 24  # the first Monday of 1970, in hours; weeks are labelled at their Mondays
@@ -15,9 +18,20 @@ STEPS = {WindowType.HOURLY: timedelta(hours=1), WindowType.DAILY: timedelta(days
 LONGEST_MONTH = timedelta(days=31)  # the first of any month plus this is in the next month
 
 LABEL_LENGTH = 40  # of an id in a legend or title
-REJECTED = ""  # in the place of a limit's name, which is never empty
+Amount: TypeAlias = int | Decimal  # tokens or calls, or money of a budget
 
-Amounts = dict[str, dict[str, dict[datetime, int]]]  # by limit, entity and window
+
+class CountedLimit(NamedTuple):
+    """The name of a limit, and the currency of a budget; empty for tokens and calls."""
+
+    name: str
+    currency: str = ""
+
+
+REJECTED = CountedLimit("")  # in the place of a limit, whose name is never empty
+
+# By limit, entity and window.
+Amounts = dict[CountedLimit, dict[str, dict[datetime, Amount]]]
 
 
 class SeriesKind(StrEnum):
@@ -31,7 +45,7 @@ class UsagePart(NamedTuple):
     """The share of one entity in a series, or of the rest: all entities without a name."""
 
     label: str
-    totals: tuple[int, ...]
+    totals: tuple[Amount, ...]
     is_rest: bool = False
 
 
@@ -39,9 +53,9 @@ class UsageSeries(NamedTuple):
     """Usage of one limit per window, or rejected calls, divided by entity; gaps are zeros.
 
     Over several entities each token counts once: for the entity that used it, and not for its
-    parent. ``through_children`` is the part of one entity's tokens that its children used.
-    ``most_rejected`` names the entity with the most rejected calls. That entity may be part of the
-    rest, because tokens decide about the named entities.
+    parent. ``through_children`` is the part of one entity's tokens that its children used. Money is
+    counted in units of ``currency``. ``most_rejected`` names the entity with the most rejected
+    calls. That entity may be part of the rest, because tokens decide about the named entities.
     """
 
     limit_name: str
@@ -49,12 +63,13 @@ class UsageSeries(NamedTuple):
     starts: tuple[datetime, ...]
     parts: tuple[UsagePart, ...]
     kind: SeriesKind = SeriesKind.TOKENS
-    through_children: int = 0
+    through_children: Amount = 0
     is_deduplicated: bool = False
     most_rejected: str = ""
+    currency: str = ""
 
     @property
-    def totals(self) -> tuple[int, ...]:
+    def totals(self) -> tuple[Amount, ...]:
         """The sums of all parts, window by window."""
         return tuple(map(sum, zip(*(part.totals for part in self.parts), strict=True)))
 
@@ -64,10 +79,11 @@ class UsageSeries(NamedTuple):
         if self.kind is SeriesKind.REJECTED:
             most = f", most at {self.most_rejected}" if self.most_rejected else ""
             return f"rejected calls per {self.unit}, {total:,} in all (approximate){most}"
-        title = f"{self.limit_name}: net tokens per {self.unit}, {total:,} in all"
+        title = f"{self.limit_name}: net {self.quantity} per {self.unit}, {as_text(total)} in all"
         if self.through_children:
-            title += f", {self.through_children:,} of them through children"
-        return title + (", each token once" if self.is_deduplicated else "")
+            title += f", {as_text(self.through_children)} of them through children"
+        each = self.currency or "token"
+        return title + (f", each {each} once" if self.is_deduplicated else "")
 
     @property
     def unit(self) -> str:
@@ -76,24 +92,27 @@ class UsageSeries(NamedTuple):
 
     @property
     def quantity(self) -> str:
-        """The counted thing: ``tokens`` or ``calls``."""
-        return "calls" if self.kind is SeriesKind.REJECTED else "tokens"
+        """The counted thing: ``tokens``, ``calls``, or a currency."""
+        return "calls" if self.kind is SeriesKind.REJECTED else self.currency or "tokens"
 
     @property
-    def extent(self) -> tuple[int, int]:
+    def extent(self) -> tuple[Amount, Amount]:
         """The lowest and the highest point of the stacks; negative parts hang below zero."""
-        low = high = 0
+        low: Amount = 0
+        high: Amount = 0
         for amounts in zip(*(part.totals for part in self.parts), strict=True):
             low = min(low, sum(amount for amount in amounts if amount < 0))
             high = max(high, sum(amount for amount in amounts if amount > 0))
         return low, high
 
-    def stacks(self) -> Iterator[list[tuple[int, int]]]:
+    def stacks(self) -> Iterator[list[tuple[float, float]]]:
         """Yield the bottoms and tops of the bars of each part, one bar for each window."""
-        above, below = [0] * len(self.starts), [0] * len(self.starts)
+        above: list[float] = [0] * len(self.starts)
+        below: list[float] = [0] * len(self.starts)
         for part in self.parts:
             bars = []
-            for index, amount in enumerate(part.totals):
+            for index, exact in enumerate(part.totals):
+                amount = float(exact) if isinstance(exact, Decimal) else exact  # only drawn
                 ends = above if amount > 0 else below
                 bars.append((ends[index], ends[index] + amount))
                 ends[index] += amount
@@ -137,25 +156,29 @@ def usage_chart(
     for snapshot in selected:
         start = datetime.fromisoformat(snapshot.window_start).astimezone(UTC)
         used = snapshot.own if several else snapshot.counters
-        for name, amount in (*used.items(), (REJECTED, snapshot.rejected)):
-            totals = amounts.setdefault(name, {}).setdefault(snapshot.entity_id, {})
+        counted: list[tuple[CountedLimit, Amount]] = [(REJECTED, snapshot.rejected)]
+        for name, amount in used.items():
+            counted.append((CountedLimit(name, snapshot.currencies.get(name, "")), amount))
+        for limit, amount in counted:
+            totals = amounts.setdefault(limit, {}).setdefault(snapshot.entity_id, {})
             totals[start] = totals.get(start, 0) + amount
     starts = _all_starts(amounts, WindowType(window_type))
     named, rest = _ranked(amounts, largest)
     through = _through_children(selected)
     series = [
         UsageSeries(
-            limit_name=name,
+            limit_name=limit.name,
             window_type=window_type,
             starts=starts,
             parts=_parts(by_entity, named, rest, starts),
-            kind=SeriesKind.REJECTED if name == REJECTED else SeriesKind.TOKENS,
-            through_children=0 if several else through.get(name, 0),
-            is_deduplicated=several and bool(through.get(name)),
-            most_rejected=_most(by_entity) if name == REJECTED else "",
+            kind=SeriesKind.REJECTED if limit == REJECTED else SeriesKind.TOKENS,
+            through_children=0 if several else through.get(limit, 0),
+            is_deduplicated=several and bool(through.get(limit)),
+            most_rejected=_most(by_entity) if limit == REJECTED else "",
+            currency=limit.currency,
         )
-        for name, by_entity in sorted(amounts.items(), key=lambda each: (not each[0], each[0]))
-        if name != REJECTED or _has_any(by_entity)
+        for limit, by_entity in sorted(amounts.items(), key=lambda each: (not each[0].name, each))
+        if limit != REJECTED or _has_any(by_entity)
     ]
     resources = sorted({snapshot.resource for snapshot in selected})
     who = named[0] if len(named) == 1 else f"{len(named) + len(rest):,} entities"
@@ -178,22 +201,26 @@ def _ranked(amounts: Amounts, largest: int) -> tuple[list[str], list[str]]:
     Entities that were only rejected come last.
     """
     shares: dict[str, tuple[float, float]] = {}  # of tokens, of rejected calls
-    for limit_name, by_entity in amounts.items():
-        sums = {name: abs(sum(each.values())) for name, each in by_entity.items()}
+    for limit, by_entity in amounts.items():
+        sums = {name: _size(sum(each.values())) for name, each in by_entity.items()}
         total = sum(sums.values()) or 1
         for name, amount in sums.items():
             tokens, rejected = shares.get(name, (0.0, 0.0))
-            if limit_name == REJECTED:
-                rejected = amount / total
+            if limit == REJECTED:
+                rejected = float(amount / total)
             else:
-                tokens = max(tokens, amount / total)
+                tokens = max(tokens, float(amount / total))
             shares[name] = tokens, rejected
     ranked = sorted(shares, key=lambda name: (-shares[name][0], -shares[name][1], name))
     used = [name for name in ranked if any(shares[name])] or ranked[:1]
     return used[:largest], used[largest:]
 
 
-def _most(by_entity: dict[str, dict[datetime, int]]) -> str:
+def _size(amount: Amount) -> Amount:
+    return amount if amount >= 0 else -amount
+
+
+def _most(by_entity: dict[str, dict[datetime, Amount]]) -> str:
     """Return the entity with the largest sum, and that sum; empty if there is only one entity."""
     sums = {name: sum(each.values()) for name, each in by_entity.items()}
     name = min(sums, key=lambda name: (-sums[name], name))
@@ -201,12 +228,12 @@ def _most(by_entity: dict[str, dict[datetime, int]]) -> str:
 
 
 def _parts(
-    by_entity: dict[str, dict[datetime, int]],
+    by_entity: dict[str, dict[datetime, Amount]],
     named: list[str],
     rest: list[str],
     starts: tuple[datetime, ...],
 ) -> tuple[UsagePart, ...]:
-    def totals(entities: list[str]) -> tuple[int, ...]:
+    def totals(entities: list[str]) -> tuple[Amount, ...]:
         each = [by_entity.get(name, {}) for name in entities]
         return tuple(sum(amounts.get(start, 0) for amounts in each) for start in starts)
 
@@ -217,15 +244,16 @@ def _parts(
     return tuple(parts)
 
 
-def _through_children(snapshots: Iterable[UsageSnapshot]) -> dict[str, int]:
-    through: dict[str, int] = {}
+def _through_children(snapshots: Iterable[UsageSnapshot]) -> dict[CountedLimit, Amount]:
+    through: dict[CountedLimit, Amount] = {}
     for snapshot in snapshots:
         for name, amount in snapshot.through_children.items():
-            through[name] = through.get(name, 0) + amount
+            limit = CountedLimit(name, snapshot.currencies.get(name, ""))
+            through[limit] = through.get(limit, 0) + amount
     return through
 
 
-def _has_any(by_entity: dict[str, dict[datetime, int]]) -> bool:
+def _has_any(by_entity: dict[str, dict[datetime, Amount]]) -> bool:
     return any(any(amounts.values()) for amounts in by_entity.values())
 
 
@@ -284,12 +312,19 @@ def _round_spans() -> Iterator[int]:
         weeks *= 2
 
 
-def axis_ticks(series: UsageSeries, count: int) -> list[int]:
+def axis_ticks(series: UsageSeries, count: int) -> list[Amount]:
     """Return about ``count`` round numbers that span zero and all stacks."""
     low, high = series.extent
+    if not series.currency:
+        return list(_round_ticks(int(low), int(high), count))
+    ticks = _round_ticks(billionths_of(low), billionths_of(high), count)
+    return [in_currency(tick) for tick in ticks]
+
+
+def _round_ticks(low: int, high: int, count: int) -> range:
     high = max(high, 1)
     step = next(number for number in _round_numbers() if (high - low) / number <= count)
-    return list(range(low // step * step, (-(-high // step) + 1) * step, step))
+    return range(low // step * step, (-(-high // step) + 1) * step, step)
 
 
 def _round_numbers() -> Iterator[int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from html import escape
 
+from zae_limiter_ops.reports.columns import as_text
 from zae_limiter_ops.reports.usage_series import (
     LABEL_LENGTH,
     UsageChart,
@@ -41,15 +42,15 @@ def chart_legend(chart: UsageChart) -> str:
 def svg_chart(series: UsageSeries) -> str:
     """Return stacked bars over windows as an SVG element; negative bars hang below zero."""
     ticks = axis_ticks(series, Y_TICKS)
-    low, high = ticks[0], ticks[-1]
+    low, high = float(ticks[0]), float(ticks[-1])
 
-    def y(value: int) -> float:
+    def y(value: float) -> float:
         return round(TOP + (HEIGHT - TOP - BOTTOM) * (high - value) / (high - low), 1)
 
     lines = "".join(
-        f'<line x1="{LEFT}" y1="{y(tick)}" x2="{WIDTH - RIGHT}" y2="{y(tick)}" '
+        f'<line x1="{LEFT}" y1="{y(float(tick))}" x2="{WIDTH - RIGHT}" y2="{y(float(tick))}" '
         f'stroke="currentColor" stroke-opacity="{0.6 if tick == 0 else 0.15}"/>'
-        f'<text x="{LEFT - 6}" y="{y(tick) + 4}" text-anchor="end">{tick:,}</text>'
+        f'<text x="{LEFT - 6}" y="{y(float(tick)) + 4}" text-anchor="end">{as_text(tick)}</text>'
         for tick in ticks
     )
     step = _step(series)
@@ -69,7 +70,7 @@ def _step(series: UsageSeries) -> float:
     return (WIDTH - LEFT - RIGHT) / max(MIN_WINDOWS, len(series.starts))
 
 
-def _bars(series: UsageSeries, y: Callable[[int], float]) -> str:
+def _bars(series: UsageSeries, y: Callable[[float], float]) -> str:
     """Return a group of shapes for each part; if there are few bars, each has a text."""
     step = _step(series)
     drawn = sum(amount != 0 for part in series.parts for amount in part.totals)
@@ -85,7 +86,7 @@ def _bars(series: UsageSeries, y: Callable[[int], float]) -> str:
         if drawn <= MAX_TITLED_BARS:
             paths = "".join(
                 f'<path d="{shape}"><title>{escape(part.label)}, {escape(series.label(index))}: '
-                f"{part.totals[index]:,} {series.quantity}</title></path>"
+                f"{as_text(part.totals[index])} {series.quantity}</title></path>"
                 for index, shape in shapes
             )
         else:

@@ -9,13 +9,14 @@ import importlib
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
+from decimal import Decimal
 from enum import StrEnum
 from textwrap import wrap
 from typing import Any
 
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.usage import UsageSnapshot
-from zae_limiter_ops.reports.columns import Column, PlainTable, cells_of, titles_of
+from zae_limiter_ops.reports.columns import Column, PlainTable, as_text, cells_of, titles_of
 from zae_limiter_ops.reports.usage_columns import (
     CALL_COLUMNS,
     limit_columns,
@@ -23,6 +24,7 @@ from zae_limiter_ops.reports.usage_columns import (
 )
 from zae_limiter_ops.reports.usage_series import (
     LABEL_LENGTH,
+    Amount,
     UsageChart,
     UsagePart,
     UsageSeries,
@@ -64,7 +66,7 @@ def format_usage_snapshots(
         return _table(listed)
     chart = usage_chart(listed, listed[0].window_type, LARGEST_IN_TERMINAL)
     assert chart is not None  # there is a snapshot of that type
-    return plot_chart(chart, width, "{:,}".format, ascii_only=ascii_only)
+    return plot_chart(chart, width, as_text, ascii_only=ascii_only)
 
 
 def _table(snapshots: Sequence[UsageSnapshot]) -> str:
@@ -102,7 +104,7 @@ TO_ASCII = str.maketrans("─│┌┐└┘┤┬├┴┼", "-|++++|+|++")
 def plot_chart(
     chart: UsageChart,
     width: int,
-    format_value: Callable[[int], str],
+    format_value: Callable[[Amount], str],
     *,
     ascii_only: bool,
 ) -> str:
@@ -146,7 +148,7 @@ def _lines_of(entries: Iterable[str], width: int) -> list[str]:
 def _panel(
     series: UsageSeries,
     width: int,
-    format_value: Callable[[int], str],
+    format_value: Callable[[Amount], str],
     markers: list[str],
     ascii_only: bool,
 ) -> str:
@@ -162,8 +164,9 @@ def _panel(
     canvas.title(series.title)
     canvas.label(f"{series.unit} (UTC)", "x")
     ticks = axis_ticks(series, Y_TICKS)
-    canvas.ruler("y").lim(ticks[0], ticks[-1])
-    canvas.ruler("y").ticks(ticks, [format_value(tick) for tick in ticks])
+    places = [float(tick) if isinstance(tick, Decimal) else tick for tick in ticks]
+    canvas.ruler("y").lim(places[0], places[-1])
+    canvas.ruler("y").ticks(places, [format_value(tick) for tick in ticks])
     margin = max(0, MIN_WINDOWS - count) / 2 + 0.5
     canvas.ruler("x").lim(-margin, count - 1 + margin)
     labelled = labelled_windows(series, _max_labels(count, width))
@@ -175,7 +178,7 @@ def _panel(
     return shown.translate(TO_ASCII) if ascii_only else shown
 
 
-def _bars(canvas: Any, tops: list[int], width: int, marker: str) -> Any:
+def _bars(canvas: Any, tops: list[float], width: int, marker: str) -> Any:
     """Return bars, with gaps if there is room; or a filled line for very many windows."""
     count = len(tops)
     if count > width:
@@ -264,8 +267,10 @@ def _draw(panel: Any, series: UsageSeries) -> list[Any]:
         handles.append(shape)
     panel.set_title(series.title, loc="left", fontsize=11, parse_math=False)
     panel.set_ylabel(series.quantity)
-    panel.yaxis.set_major_formatter(ticker.StrMethodFormatter("{x:,.0f}"))
-    panel.yaxis.set_major_locator(ticker.MaxNLocator(nbins=5, integer=True))
+    panel.yaxis.set_major_formatter(
+        ticker.StrMethodFormatter("{x:,.9g}" if series.currency else "{x:,.0f}")
+    )
+    panel.yaxis.set_major_locator(ticker.MaxNLocator(nbins=5, integer=not series.currency))
     locator = dates.AutoDateLocator(minticks=3, maxticks=9)
     panel.xaxis.set_major_locator(locator)
     panel.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator))

@@ -29,6 +29,7 @@ def fields_of(command):
     return documented(COMMANDS["loadtest", command])
 
 
+@pytest.mark.slow
 def test_two_workers_on_dynamodb_and_a_ledger_that_holds(table, tmp_path):
     page = tmp_path / "report.html"
     found = run(

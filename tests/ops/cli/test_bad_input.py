@@ -50,6 +50,8 @@ BAD = {
         f"tpm={'9' * 5000}",
         f"tpm={10**16}",
     ],
+    "further": ["", "usd", "usd=x"],
+    "further_of": ["", "usd=-1"],
     "on_unavailable": ["", "maybe"],
     "resource": ["", ":gpt", "a b", "a#b", LONG],
     "with_custom_limits": ["", "/gpt", "a b"],
@@ -61,7 +63,11 @@ BAD = {
     "cursor": ["", LONG + LONG],
     "near": ["", "0", "101", "most", "nan"],
     "sort": ["", "name"],
+    "mode": ["", "off", "Deny"],
+    "until": ["", "soon", "2026-13-01", "0001-01-01"],
     "watch": ["", "0", "often"],
+    "resources": ["", "a b", "a#b", LONG],
+    "interval": ["", "0", "often"],
     "start_event_id": ["", LONG],
     "next_key": ["", "x", "#", "a#b#c#d"],
     "file": ["", "."],
@@ -80,6 +86,15 @@ BAD = {
     "engine": ["", "redis"],
     "image": ["", "redis:7"],
     "port": ["", "-1", "65536", "http"],
+    "grpc_port": ["", "-1", "65536", "grpc"],
+    "tokens": ["."],
+    "client_ca": ["", ".", "missing.pem"],
+    "rules": ["."],
+    "advertise": ["", "nowhere"],
+    "access_log": ["."],
+    "max_leases": ["", "0", "many"],
+    "max_requests": ["", "0", "many"],
+    "drain_s": ["", "-1", "nan", "long"],
     "host": ["", "0.0.0.0", "a b", LONG],
     "certificate": ["", ".", "missing.pem"],
     "key": ["", ".", "missing.pem"],
@@ -125,11 +140,12 @@ BAD = {
 }
 
 
-# What commands about stacks cannot do without.
-OF_STACKS = {
+# What commands cannot do without.
+NEEDED = {
     "delete": ["--yes"],
     "deploy": ["--name", "my-app"],
     "lambda-export": ["--output", "code.zip"],
+    "serve": ["--no-auth"],
 }
 
 
@@ -150,7 +166,9 @@ def cases():
 def words(path, param, value):
     """Return a correct command line with one wrong word in it."""
     known = SAMPLES | {"limits cfn-template": ["--name", "my-app", *SAMPLES["limits plan"]]}
-    args = list(known.get(" ".join(path), OF_STACKS.get(path[0], ())))
+    args = list(known.get(" ".join(path), NEEDED.get(path[0], ())))
+    if isinstance(param, click.Option) and param.nargs > 1:
+        return [*args, param.opts[0], *["x"] * (param.nargs - 1), value]
     if isinstance(param, click.Option):
         return [*args, f"{param.opts[0]}={value}"]
     position = [each for each in dict(LEAVES)[path].params if isinstance(each, click.Argument)]
@@ -183,6 +201,13 @@ def test_a_bad_value_is_wrong_usage_in_one_line(path, bad, capsys, monkeypatch, 
     [
         (["entity", "create", "a", "--cascade"], "--cascade needs --parent"),
         (["entity", "create", "a", "--parent", "a"], "must be another entity"),
+        (["entity", "set-mode", "key-7", "off"], "'off' is not one of 'enforce', 'shadow'"),
+        (["entity", "set-mode", "key-7", "deny", "--until", "2020-01-01"], "is over already"),
+        (["resource", "set-mode", "gpt-4", "inherit"], "'inherit' is not one of"),
+        (
+            ["resource", "set-mode", "gpt-4", "enforce", "--until", "2099-01-01"],
+            "enforce is the mode of every resource",
+        ),
         (["entity", "set-parent", "key-7"], "give either PARENT, or --none"),
         (["entity", "set-parent", "key-7", "a", "--none"], "give either PARENT, or --none"),
         (["entity", "set-parent", "key-7", "key-7", "--force"], "must be another entity"),

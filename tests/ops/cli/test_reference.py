@@ -10,6 +10,7 @@ import pytest
 
 from tests.ops.cli.stores import on_both_engines
 from tools.cli_reference import commands, reference
+from zae_limiter import Limit, SyncRateLimiter, SyncRepository
 from zae_limiter_ops.cli.shared.errors import STACK_COMMANDS
 
 PAGE = Path(__file__).parents[3] / "docs/cli.md"
@@ -30,7 +31,7 @@ MANIFEST = str(Path(__file__).with_name("limits.yaml"))
 # Load tests on AWS are stacks of their own.
 LOAD_STACKS = {("loadtest", name) for name in ("deploy", "push", "ui", "list", "delete")}
 IDS = [" ".join(path) for path, _ in LEAVES]
-PAGE_COMMAND = ("dashboard",)  # serves a page until it is stopped
+SERVERS = (("dashboard",), ("serve",))  # they serve until they are stopped
 REPLAY = ("audit", "replay")  # a command about stacks in a group about stores
 CFN_TEMPLATE = ("limits", "cfn-template")
 OF_STORES = [
@@ -38,7 +39,7 @@ OF_STORES = [
     for path, command in LEAVES
     # Load tests start processes; tests/lab/load_runs runs them.
     if path[0] not in (*STACKS, "loadtest", "local")
-    and path not in (("limits", "schema"), CFN_TEMPLATE, PAGE_COMMAND, REPLAY)
+    and path not in (("limits", "schema"), CFN_TEMPLATE, *SERVERS, REPLAY)
 ]
 
 
@@ -69,7 +70,7 @@ def test_every_command_takes_a_store_and_an_output(path, command):
         assert names - {"function"} == {"file"}
     elif path == CFN_TEMPLATE:  # YAML, for a stack that exists or not
         assert {"url", "stack", "files", "file"} <= names
-    elif path == PAGE_COMMAND:
+    elif path in SERVERS:
         assert {"url", "stack", "region", "endpoint_url", "namespace"} <= names
     elif path[-1] == "list" and path[0] in ("list", "loadtest"):
         assert names == {"region", "endpoint_url", "output"}
@@ -102,6 +103,7 @@ SAMPLES = {
     "demo": ["--seconds", "0.1", "--tenants", "1"],
     "entity create": ["key-9", "--parent", "project-1", "-m", "a=b"],
     "entity show": ["key-7"],
+    "entity set-mode": ["key-7", "bypass", "-r", "gpt-4", "--until", "2099-01-01"],
     "entity set-parent": ["key-7", "--none"],
     "entity set-limits": ["key-7", "-l", "rpm:5/sec:9"],
     "entity get-limits": ["key-7", "-r", "gpt-4"],
@@ -115,6 +117,7 @@ SAMPLES = {
     "limits diff": ["-f", MANIFEST],
     "limits export": [],
     "limits validate": ["-f", MANIFEST],
+    "budget list": [],
     "namespace register": ["tenant-b", "tenant-c"],
     "namespace list": [],
     "namespace show": ["tenant-a"],
@@ -126,6 +129,7 @@ SAMPLES = {
     "resource get-defaults": ["gpt-4"],
     "resource delete-defaults": ["gpt-4", "--yes"],
     "resource list": [],
+    "resource set-mode": ["gpt-4", "shadow"],
     "system set-defaults": ["-l", "rpm:1"],
     "system get-defaults": [],
     "system delete-defaults": ["--yes"],
@@ -133,6 +137,7 @@ SAMPLES = {
     "usage summary": ["-r", "gpt-4"],
     "usage top": ["--by", "tpm"],
     "version": [],
+    "watch": ["-r", "llama", "--once"],
 }
 
 
@@ -148,6 +153,15 @@ def documented(command):
     return {name.strip() for name in outer.split(",")}, inner
 
 
+def _raise_one_threshold(url):
+    half = Limit.quota("tokens", 10, per="month", thresholds=[50])
+    with (
+        SyncRepository.open(url=url) as repository,
+        SyncRateLimiter(repository).acquire("key-7", "llama", {"tokens": 5}, [half]),
+    ):
+        pass
+
+
 @on_both_engines
 @pytest.mark.parametrize(
     ("path", "command"), OF_STORES, ids=[" ".join(path) for path, _ in OF_STORES]
@@ -159,6 +173,12 @@ def test_the_json_of_every_command_has_the_fields_that_are_documented(
     if "ORPHAN" in args or path[-1] == "orphans":
         orphan = opened.delete_namespace("tenant-a")
         args = [orphan if arg == "ORPHAN" else arg for arg in args]
+    if path == ("watch",):
+        _raise_one_threshold(cli.url)
+    if path == ("budget", "list"):
+        budget = Limit.budget("usd", 1, per="month")
+        with SyncRateLimiter(opened).acquire("key-7", "gpt-4", {"usd": 1}, [budget]):
+            pass
     found = cli(*path, *args, "--output", "json").json
     if "as bucket show" in command.help:
         command = dict(LEAVES)["bucket", "show"]

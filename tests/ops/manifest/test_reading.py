@@ -183,7 +183,7 @@ entities:
         ("resources: {api: }", "limits.yaml:1:13: resources.api: must be a mapping, not empty"),
         (
             "resources: {api: {limits: {}}}",
-            "limits.yaml:1:13: resources.api: has no limits; add a limit, or remove the entry",
+            "limits.yaml:1:13: resources.api: has no limits; add a limit or a mode",
         ),
         ("system: !!python/object:os.system {}", "limits.yaml:1:9: system: has the tag"),
         ("system: !secret x", "limits.yaml:1:9: system: has the tag !secret; leave it out"),

@@ -24,6 +24,8 @@ TARGETS = st.one_of(
     st.builds(lambda name: Target(TargetKind.RESOURCE, resource=name), NAMES),
     st.builds(lambda name: Target(TargetKind.ENTITY, name), NAMES),
     st.builds(lambda name, other: Target(TargetKind.ENTITY_LIMITS, name, other), NAMES, NAMES),
+    st.builds(lambda name: Target(TargetKind.MODE, resource=name), NAMES),
+    st.builds(lambda name, other: Target(TargetKind.MODE, name, other), NAMES, NAMES),
 )
 
 

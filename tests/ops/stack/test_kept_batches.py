@@ -128,6 +128,7 @@ def test_where_lambda_cannot_keep_batches_the_queue_names_them(archive, deployme
     assert command("status", "--output", "json").json["details"]["dead_letters"] == 1
 
 
+@pytest.mark.slow
 def test_events_wait_for_the_end_of_a_fault_and_are_archived_once(archive, control_plane):
     records = removals(1, 2, 3)
     with Proxy(control_plane.url) as s3:

@@ -56,6 +56,7 @@ def test_the_life_of_a_load_test_stack(load_stack, folder, command, place):
     assert place[0] not in [info["stack_name"] for info in command("list", "--output", "json").json]
 
 
+@pytest.mark.slow
 def test_commands_and_runs(load_stack, folder, command, capsys, place):
     name = f"{place[0]}-loadtest"
     missing = command("loadtest", "delete", "--yes")

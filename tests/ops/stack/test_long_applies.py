@@ -88,6 +88,7 @@ def test_an_apply_between_two_calls_is_a_conflict(in_short_calls, opening):
         assert repository.get_resource_defaults("model-0099") == []
 
 
+@pytest.mark.slow
 def test_a_wait_for_another_apply_is_divided_as_well(in_short_calls, deployed, opening):
     with SyncRepository.open(**opening) as repository:
         in_short_calls.plan(manifest(1))  # a cold start may take as long as the lease

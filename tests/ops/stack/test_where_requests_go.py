@@ -75,6 +75,13 @@ CASES = {
         ALL,
     ),
 }
+# The fast tests take three cases that differ in every column; the long ones take all of them.
+FAST_CASES = {
+    *("both regions", "services of a profile, CloudFormation too", "AWS_ENDPOINT_URL_DYNAMODB")
+}
+ALL_CASES = [
+    pytest.param(name, marks=() if name in FAST_CASES else pytest.mark.slow) for name in CASES
+]
 # Every command that can name an endpoint, after a deployment and in this order; {file} is a
 # manifest and {folder} the folder of a locustfile.
 COMMANDS = {
@@ -96,11 +103,15 @@ COMMANDS = {
     "entity list": "",
     "entity list-resources": "",
     "explain": "key-1 gpt-4",
+    "entity set-mode": "key-1 shadow",
+    "resource set-mode": "gpt-4 shadow",
     "bucket pause": "key-1 gpt-4 1",
     "bucket show": "key-1 gpt-4",
     "bucket list": "",
     "bucket top-up": "key-1 gpt-4 --add rpm=1",
     "bucket reset": "key-1 gpt-4 --yes",
+    "budget list": "",
+    "watch": "--resource gpt-4 --once",
     "usage list": "",
     "usage summary": "",
     "usage top": "--resource gpt-4",
@@ -176,7 +187,7 @@ def places(control_plane, certificate):
         yield places
 
 
-@pytest.fixture(params=CASES)
+@pytest.fixture(params=ALL_CASES)
 def case(request, places, monkeypatch, certificate, tmp_path):
     """One configuration of this process."""
     case = CASES[request.param]
@@ -276,8 +287,8 @@ def test_the_list_names_every_command_with_an_endpoint():
         if not isinstance(command, click.Group)
         and any(parameter.name == "endpoint_url" for parameter in command.params)
     }
-    # The page is served until it is stopped; it opens its store like every other command.
-    assert named - {"dashboard"} == set(COMMANDS)
+    # These two run until they are stopped; they open their store like every other command.
+    assert named - {"dashboard", "serve"} == set(COMMANDS)
 
 
 def test_the_page_says_the_same():

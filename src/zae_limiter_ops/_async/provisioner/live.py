@@ -16,7 +16,7 @@ Document = dict[str, Any]
 
 
 def level_of(target: Target) -> ConfigLevel:
-    """Return the configuration level of a target that has limits or a policy."""
+    """Return the configuration level of a target that has limits, a policy or a mode."""
     return ConfigLevel(target.entity_id, target.resource)
 
 
@@ -53,6 +53,8 @@ def _level_setting(target: Target, config: LevelConfig | None) -> Setting | None
     if target == POLICY:
         policy = config.on_unavailable
         return None if policy is None else Setting(on_unavailable=policy)
+    if target.kind is TargetKind.MODE:
+        return None if config.switch is None else Setting(switch=config.switch)
     return Setting(config.limits) if config.limits else None
 
 

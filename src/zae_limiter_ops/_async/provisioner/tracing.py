@@ -16,6 +16,7 @@ MAX_TRACED = 1000  # targets whose last change is looked up: each lookup is a ca
 PARALLEL_TRACES = 16  # few enough to leave throughput to acquires
 
 _LIMIT_ACTIONS = frozenset({"limits_set", "limits_deleted", "entity_deleted"})
+_MODE_ACTIONS = frozenset({"mode_set", "limits_set"})  # one apply may change both
 _PLACE_ACTIONS = frozenset(
     {"entity_created", "entity_deleted", "entity_unregistered", "parent_set"}
 )
@@ -49,4 +50,5 @@ def _is_about(event: AuditEvent, target: Target) -> bool:
         return event.action in _PLACE_ACTIONS
     if event.action == "entity_deleted":
         return target.resource in event.details.get("limits_of", ())
-    return event.action in _LIMIT_ACTIONS and (event.resource or "") == target.resource
+    actions = _MODE_ACTIONS if target.kind is TargetKind.MODE else _LIMIT_ACTIONS
+    return event.action in actions and (event.resource or "") == target.resource

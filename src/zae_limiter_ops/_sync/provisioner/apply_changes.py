@@ -93,8 +93,14 @@ def _order(change: Change) -> int:
 
 def _level_and_place_changes(changes: Sequence[Change]) -> list[LevelChange | PlaceChange]:
     system = {change.target: change for change in changes if change.target in (SYSTEM, POLICY)}
-    others = [_level_or_place_change(change) for change in changes if change.target not in system]
-    return [*([_system_change(system)] if system else []), *others]
+    others = [change for change in changes if change.target not in system]
+    levels: dict[ConfigLevel, LevelChange] = {}
+    for change in others:
+        if change.target.kind is not TargetKind.ENTITY:
+            level = level_of(change.target)
+            levels[level] = _with_change(levels.get(level, LevelChange(level, KEEP)), change)
+    places = [_place_change(each) for each in others if each.target.kind is TargetKind.ENTITY]
+    return [*([_system_change(system)] if system else []), *levels.values(), *places]
 
 
 def _system_change(changes: dict[Target, Change]) -> LevelChange:
@@ -107,10 +113,15 @@ def _system_change(changes: dict[Target, Change]) -> LevelChange:
     )
 
 
-def _level_or_place_change(change: Change) -> LevelChange | PlaceChange:
+def _with_change(change: LevelChange, added: Change) -> LevelChange:
+    """Add a change of the limits or the mode of a level: both are in one item."""
+    if added.target.kind is TargetKind.MODE:
+        return change._replace(switch=None if added.after is None else added.after.switch)
+    return change._replace(limits=_limits(added))
+
+
+def _place_change(change: Change) -> PlaceChange:
     target, after = change.target, change.after
-    if target.kind is not TargetKind.ENTITY:
-        return LevelChange(level_of(target), _limits(change))
     if after is None:
         return PlaceChange(target.entity_id, unregister=True)
     return PlaceChange(target.entity_id, after.parent, after.cascade, keep_place=after.keeps_place)

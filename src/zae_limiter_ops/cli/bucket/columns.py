@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-import sys
 from typing import TYPE_CHECKING, Any
 
-from zae_limiter_ops.cli.shared.console import ASCII, UNICODE, Glyphs
+from zae_limiter_ops.cli.shared.console import bar
 from zae_limiter_ops.cli.shared.formatting import (
+    format_amount,
     format_duration,
     format_rate,
     format_tokens,
+    plain_amount,
     seconds_json,
 )
-from zae_limiter_ops.reports.columns import Column, json_of
+from zae_limiter_ops.reports.columns import Column, json_of, plain_values
 
 if TYPE_CHECKING:
     from zae_limiter_ops.cli.bucket.pages import ListedBucket, ListedLimit
@@ -31,11 +32,29 @@ def _limit_label(view: BucketView) -> str:
 
 # The columns of bucket show and of bucket list.
 LEVEL_COLUMNS: tuple[Column[BucketView], ...] = (
-    Column(title="level>", value=lambda view: view.state.tokens),
+    Column(title="level>", value=lambda view: plain_amount(view.state.available)),
     Column(key="level_milli", value=lambda view: view.state.tokens_milli),
     Column(key="debt_milli", value=lambda view: view.debt_milli),
-    Column(title="of>", key="capacity", value=lambda view: view.state.capacity),
-    Column(key="refill_amount", value=lambda view: view.state.limit.refill_amount),
+    Column(title="of>", key="capacity", value=lambda view: plain_amount(view.state.limit.amount)),
+    Column(
+        key="refill_amount",
+        value=lambda view: (
+            plain_amount(view.state.limit.amount)
+            if view.state.limit.is_quota
+            else view.state.limit.refill_amount
+        ),
+    ),
+    Column(key="used", value=lambda view: plain_amount(view.state.used)),
+    Column(key="held", value=lambda view: plain_amount(view.state.held)),
+    Column(
+        key="window_start",
+        value=lambda view: view.state.window_start and view.state.window_start.isoformat(),
+    ),
+    Column(
+        key="window_end",
+        value=lambda view: view.state.window_end and view.state.window_end.isoformat(),
+    ),
+    Column(key="currency", value=lambda view: view.state.limit.currency),
     Column(key="refill_period_seconds", value=lambda view: view.state.limit.refill_period_seconds),
     Column(key="retry_after_seconds", value=lambda view: view.retry_after_seconds),
     Column(key="full_after_seconds", value=lambda view: view.full_after_seconds),
@@ -63,6 +82,8 @@ SHOWN_COLUMNS: tuple[Column[BucketView], ...] = (
     Column(title="full=", value=_full),
     Column(key="limits_changed", value=lambda view: view.limits_changed),
     Column(key="last_used_hour", value=lambda view: view.last_used_hour),
+    Column(key="mode", value=lambda view: str(view.mode.mode)),
+    Column(key="mode_until", value=lambda view: view.mode.to_dict()["mode_until"]),
 )
 
 
@@ -121,22 +142,23 @@ def _percent(used_share: float | None) -> str:
 
 
 def _bar(used_share: float | None) -> str:
-    return "" if used_share is None else "".join(_glyphs().bar(1 - used_share, BAR_WIDTH))
+    return "" if used_share is None else bar(1 - used_share, BAR_WIDTH)
 
 
-def _glyphs() -> Glyphs:
-    try:
-        "".join(UNICODE[:3]).encode(sys.stdout.encoding or "ascii")
-    except UnicodeEncodeError:
-        return ASCII
-    return UNICODE
+def _debt(view: BucketView) -> str:
+    if not view.debt_milli:
+        return ""
+    limit = view.state.limit
+    if limit.currency is not None:
+        return format_amount(limit.shown(view.debt_milli))
+    return format_tokens(view.debt_milli)
 
 
 _HELD_WAIT_COLUMNS: tuple[Column[BucketView], ...] = (
     Column(title="1 token=", value=lambda view: describe_wait(view, view.retry_after_seconds)),
     Column(
         title="debt>",
-        value=lambda view: format_tokens(view.debt_milli) if view.debt_milli else "",
+        value=_debt,
     ),
     Column(title="rejected>", value=lambda view: view.state.rejected or None),
 )
@@ -179,6 +201,6 @@ def bucket_json(bucket: ListedBucket) -> dict[str, Any]:
         "resource": bucket.resource,
         "rejected": bucket.rejected,
         "refused_by": list(bucket.refused_by),
-        "asked": bucket.asked,
+        "asked": plain_values(bucket.asked),
         "limits": [json_of(_LIMIT_COLUMNS, row) for row in bucket.rows if row.view is not None],
     }

@@ -45,7 +45,8 @@ def show_buckets(store: StoreLocation, entity_id: str, resource: str | None, out
     """Show level, debt, waiting time and last use.
 
     The waiting time ends when one token can be taken, provided that nothing else is charged
-    until then. A bucket that is not listed is full: it was never used, or it has expired.
+    until then. A bucket that is not listed is full: it was never used, or it has expired. For a
+    quota or budget, a line shows the rest, the used and the held amount, and the next window.
 
     \b
     Examples:
@@ -53,10 +54,12 @@ def show_buckets(store: StoreLocation, entity_id: str, resource: str | None, out
       zae-limiter bucket show key-7 gpt-4 --output json
 
     JSON: entity_id, buckets (each: resource, limit_name, level_milli, debt_milli (thousandths of
-    a token), capacity, refill_amount (0 for calls in flight), refill_period_seconds (for calls in
-    flight the TTL of a lease), retry_after_seconds (until one token), full_after_seconds,
-    consumed_milli, from_call (the limit was passed by calls), limits_changed (others are in force
-    now), paused_until (null if it is not paused), last_used_hour).
+    a token, billionths of money), capacity, refill_amount (0 for calls in flight), used, held,
+    window_start, window_end (these four of quotas), currency (of a budget, whose amounts are
+    texts), refill_period_seconds (for calls in flight the TTL of a lease), retry_after_seconds
+    (until one token), full_after_seconds, consumed_milli, from_call (the limit was passed by
+    calls), limits_changed (others are in force now), paused_until (null if it is not paused),
+    last_used_hour, mode, mode_until).
     """
     from zae_limiter_ops.cli.shared.lookups import view_buckets
 

@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zae_limiter.models.bucket import BucketState
 from zae_limiter_ops.cli.shared.listing import PAGE
@@ -14,6 +14,8 @@ from zae_limiter_ops.cli.shared.lookups import BucketView
 from zae_limiter_ops.cli.shared.recent_rejections import RecentRejections, recent_rejections
 
 if TYPE_CHECKING:
+    from decimal import Decimal
+
     from zae_limiter._sync.repository import SyncRepository
     from zae_limiter_ops.cli.shared.namespace_pages import Namespaces
 
@@ -57,7 +59,7 @@ class ListedBucket:
         return max((view.retry_after_seconds for view in self.limits), default=0.0)
 
     @property
-    def asked(self) -> dict[str, int]:
+    def asked(self) -> dict[str, Any]:
         """The largest amount of each limit that was rejected lately."""
         return {} if self.recent is None else self.recent.asked
 
@@ -75,7 +77,7 @@ class ListedLimit(NamedTuple):
         return None if self.view is None else self.view.used_share
 
     @property
-    def asked(self) -> int | None:
+    def asked(self) -> int | Decimal | None:
         """The largest amount that was rejected lately; None if there is none."""
         return self.bucket.asked.get(self.limit_name)
 
@@ -175,7 +177,7 @@ def _limited_bucket(
     )
 
 
-def _hold(views: tuple[BucketView, ...], asked: dict[str, int]) -> bool:
+def _hold(views: tuple[BucketView, ...], asked: dict[str, Any]) -> bool:
     """Whether the limits that were asked for hold the amounts; of none, whether all hold 0."""
     return all(
         view.holds(asked.get(view.state.limit_name, 0))

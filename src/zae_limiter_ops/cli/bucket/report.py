@@ -25,9 +25,26 @@ def report_buckets(output: str, entity_id: str, buckets: list[BucketView]) -> No
     elif buckets:
         print_columns(SHOWN_COLUMNS, buckets)
         print_line("")
+        _print_modes(buckets)
+        _print_windows(buckets)
         _print_pauses(buckets)
         _print_last_uses(buckets)
         _print_notes(output, entity_id, buckets)
+
+
+def _print_modes(buckets: list[BucketView]) -> None:
+    for view in {view.state.resource: view for view in buckets}.values():
+        if view.mode.source is not None:
+            print_line(f"mode on {view.state.resource}: {view.mode.text}")
+
+
+def _print_windows(buckets: list[BucketView]) -> None:
+    """Print the use of each quota in its window."""
+    from zae_limiter.models.window_text import describe_use
+
+    for view in buckets:
+        if view.state.limit.is_quota:
+            print_line(f"on {view.state.resource}, {describe_use(view.state)}")
 
 
 def _print_pauses(buckets: list[BucketView]) -> None:

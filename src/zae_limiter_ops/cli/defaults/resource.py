@@ -22,6 +22,13 @@ from zae_limiter_ops.cli.shared.limit_tables import (
     report_limits,
     report_removal,
 )
+from zae_limiter_ops.cli.shared.modes import (
+    NAMES,
+    mode_json,
+    print_mode,
+    report_mode,
+    until_option,
+)
 from zae_limiter_ops.cli.shared.options import (
     if_missing_option,
     output_option,
@@ -36,6 +43,7 @@ from zae_limiter_ops.cli.shared.tables import print_hint, print_result
 if TYPE_CHECKING:
     from zae_limiter._sync.repository import SyncRepository
     from zae_limiter.models.limit import Limit
+    from zae_limiter.models.switches import Switch
     from zae_limiter_ops.cli.shared.store import StoreLocation
 
 
@@ -96,13 +104,51 @@ def get_defaults(store: StoreLocation, resource: str, output: str) -> None:
     Example:
       zae-limiter resource get-defaults gpt-4
 
-    JSON: resource, limits.
+    JSON: resource, mode (null: enforce; else: mode, until), limits.
     """
     with store.open() as repository:
         limits = repository.get_resource_defaults(resource)
+        switch = repository.get_mode(resource)
         if not limits:
             print_hint(output, _none_stored(repository, resource))
-    report_limits(output, {"resource": resource}, limits)
+    report_limits(output, {"resource": resource, "mode": mode_json(switch)}, limits)
+    print_mode(output, switch)
+
+
+@resource.command("set-mode")
+@resource_argument
+@click.argument("mode", metavar="MODE", type=click.Choice(NAMES))
+@until_option
+@principal_option
+@store_options
+@output_option
+def set_mode(
+    store: StoreLocation,
+    resource: str,
+    mode: str,
+    until: str | None,
+    principal: str | None,
+    output: str,
+) -> None:
+    """Enforce limits, let calls through, or reject them.
+
+    MODE is enforce (the usual one), shadow (charge every call, reject none), bypass (count usage
+    only) or deny (reject every call). The mode of an entity wins over that of a resource, but deny
+    wins over all other modes. Clients apply a mode within their cache time, by default a minute.
+
+    \b
+    Examples:
+      zae-limiter resource set-mode gpt-4 shadow
+      zae-limiter resource set-mode gpt-4 deny --until 2099-01-01T00:00:00Z
+      zae-limiter resource set-mode gpt-4 enforce
+
+    JSON: resource, mode (null: enforce), until, changed.
+    """
+    with store.open(create=True) as repository:
+        before = repository.get_mode(resource)
+        changed = repository.set_mode(resource, None, mode, until, principal)  # type: ignore[arg-type]
+        after = repository.get_mode(resource)
+    report_mode(output, {"resource": resource}, resource, (before, after), changed)
 
 
 @resource.command("delete-defaults")
@@ -153,8 +199,8 @@ def list_resources(store: StoreLocation, output: str) -> None:
     Example:
       zae-limiter resource list
 
-    JSON: resources (each: resource, limits (its defaults), registered (it has defaults, or
-    entities have limits of their own on it)).
+    JSON: resources (each: resource, limits (its defaults), mode (null: enforce; else: mode, until),
+    registered (it has defaults or a mode, or entities have limits of their own on it)).
     """
     with store.open() as repository, status("reading which resources are in use"):
         resources = _listed_resources(repository)
@@ -163,6 +209,7 @@ def list_resources(store: StoreLocation, output: str) -> None:
             {
                 "resource": each.name,
                 "limits": limits_json(each.limits),
+                "mode": mode_json(each.switch),
                 "registered": each.is_registered,
             }
             for each in resources
@@ -178,16 +225,20 @@ def list_resources(store: StoreLocation, output: str) -> None:
 class ListedResource(NamedTuple):
     """A resource with its default limits.
 
-    A resource is registered if it has defaults, or if entities have limits of their own on it.
+    A resource is registered if it has defaults or a mode, or if entities have limits of their own
+    on it.
     """
 
     name: str
     limits: list[Limit]
     is_registered: bool
+    switch: Switch | None = None
 
     @property
     def note(self) -> str:
-        """The reason why a resource without default limits is listed."""
+        """The mode, or the reason why a resource without default limits is listed."""
+        if self.switch is not None:
+            return f"mode: {self.switch}"
         if self.limits:
             return ""
         return "limits of entities only" if self.is_registered else NOT_REGISTERED
@@ -201,6 +252,7 @@ def _listed_resources(repository: SyncRepository) -> list[ListedResource]:
             name,
             repository.get_resource_defaults(name) if name in with_defaults else [],
             name in registered,
+            repository.get_mode(name) if name in with_defaults else None,
         )
         for name in repository.list_resources()
     ]

@@ -8,6 +8,7 @@ import click
 
 from zae_limiter_ops.cli.entity.limits import delete_limits, get_limits, set_limits
 from zae_limiter_ops.cli.entity.listing import list_entities, list_resources
+from zae_limiter_ops.cli.entity.mode import set_mode
 from zae_limiter_ops.cli.entity.parent import (
     describe_orphans,
     force_option,
@@ -140,7 +141,8 @@ def show_entity(store: StoreLocation, entity_id: str, resource: str | None, outp
 
     JSON: entity_id, exists, name, parent_id, parent_exists, parent_limits (own, defaults, none,
     or null without a parent), cascade, metadata, created_at, in_force (each: entity_id, resource
-    (null: any other), source (entity, entity_default, resource, system or null), limits).
+    (null: any other), source (entity, entity_default, resource, system or null), limits, mode,
+    mode_until, mode_source (null: no mode is set)).
     """
     from zae_limiter_ops.cli.shared.lookups import view_entity
 
@@ -155,7 +157,15 @@ def show_entity(store: StoreLocation, entity_id: str, resource: str | None, outp
         print_view(view)
 
 
-for _command in (set_parent, set_limits, get_limits, delete_limits, list_entities, list_resources):
+for _command in (
+    set_parent,
+    set_mode,
+    set_limits,
+    get_limits,
+    delete_limits,
+    list_entities,
+    list_resources,
+):
     entity.add_command(_command)
 
 

@@ -13,6 +13,7 @@ from zae_limiter_ops.cli.shared.formatting import (
     limits_json,
 )
 from zae_limiter_ops.cli.shared.limit_tables import LimitRow, limit_rows, print_limit_rows
+from zae_limiter_ops.cli.shared.modes import ENFORCED
 from zae_limiter_ops.cli.shared.tables import print_fields, print_line
 from zae_limiter_ops.reports.columns import Column, json_of
 
@@ -76,6 +77,7 @@ def view_json(view: EntityView) -> dict[str, Any]:
                 "resource": None if shown.resource == DEFAULT_RESOURCE else shown.resource,
                 "source": shown.source,
                 "limits": limits_json(shown.limits),
+                **(shown.mode or ENFORCED).to_dict(),
             }
             for shown in view.in_force
         ],
@@ -116,6 +118,8 @@ def _rows(shown: ShownLimits, entity_id: str) -> Iterator[LimitRow]:
     """Return the rows of the limits in force on one resource."""
     resource = "(any other)" if shown.resource == DEFAULT_RESOURCE else shown.resource
     source = LEVELS.get(shown.source or "", "no limits: acquires fail")
+    if shown.mode is not None and shown.mode.source is not None:
+        source = f"{source}; mode: {shown.mode.text}"
     if shown.entity_id != entity_id:
         source = f"{shown.entity_id}: {source}"
     return limit_rows(resource, shown.limits, source)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
 
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.config import ConfigSource
@@ -15,6 +16,7 @@ from zae_limiter_ops.cli.shared.lookups import (
     is_known_resource,
     last_used_hour,
 )
+from zae_limiter_ops.cli.shared.modes import ModeView
 from zae_limiter_ops.cli.shared.recent_rejections import recent_rejections
 
 if TYPE_CHECKING:
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from zae_limiter.models.entity import Entity
     from zae_limiter.models.limit import Limit
     from zae_limiter.models.status import Availability, LimitStatus
+
+Bucket = tuple[str, str]  # entity and resource
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +48,13 @@ class LevelView:
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """The configuration levels for one of the entities that an acquire charges."""
+    """The configuration levels for one of the buckets that an acquire charges."""
 
     entity_id: str
+    resource: str
     levels: tuple[LevelView, ...]
     last_used_hour: str | None
+    mode: ModeView
 
     @property
     def source(self) -> ConfigSource | None:
@@ -66,8 +72,9 @@ class Explanation:
     entity_id: str
     resource: str
     entity: Entity | None
-    consume: dict[str, int]
-    resolutions: tuple[Resolution, ...]  # of the entity, and of its parent if that is charged too
+    consume: dict[str, Any]
+    also: dict[Bucket, dict[str, Any]]  # amounts of further resources
+    resolutions: tuple[Resolution, ...]  # of all charged buckets, each before that of its parent
     availability: Availability | None
     problem: str | None
     consume_source: str  # given, rejected (the largest rejected amounts) or default (1 of each)
@@ -82,6 +89,11 @@ class Explanation:
         return "admitted" if self.availability.available else "limited"
 
     @property
+    def several(self) -> bool:
+        """Whether the acquire asks for tokens of several resources."""
+        return bool(self.also)
+
+    @property
     def violations(self) -> tuple[LimitStatus, ...]:
         """The limits that do not have enough, longest wait first."""
         statuses = () if self.availability is None else self.availability.statuses
@@ -93,12 +105,13 @@ def explain_acquire(
     limiter: SyncRateLimiter,
     entity_id: str,
     resource: str,
-    consume: Mapping[str, int] | None = None,
+    consume: Mapping[str, Any] | None = None,
+    also: Mapping[Bucket, dict[str, Any]] | None = None,
 ) -> Explanation:
-    """Explain an acquire of ``consume`` made now.
+    """Explain an acquire of ``consume``, and of ``also`` from further resources, made now.
 
     By default the acquire asks for the largest rejected amount of each limit in this hour and the
-    last, and for 1 token of the other limits.
+    last, and for 1 token of the other limits: for a billionth of the currency unit of budgets.
     """
     repository = limiter.repository
     assert repository is not None, "explained on an open repository"
@@ -110,19 +123,20 @@ def explain_acquire(
             source = "default"
             asked = _asked_lately(repository, entity_id, resource)
             names = limiter.available(entity_id, resource)
-            wanted = {name: asked.get(name, 1) for name in names}
+            wanted = {name: asked.get(name, _least(level)) for name, level in names.items()}
             source = "rejected" if any(name in asked for name in names) else "default"
-        availability = limiter.check_availability(entity_id, resource, wanted)
+        availability = limiter.check_availability(entity_id, resource, wanted, also=also or None)
     except ValidationError as error:
         problem = _describe(error)
-    charged = charged_entities(entity_id, entity)
+    buckets = [(entity_id, resource), *(also or {})]
     return Explanation(
         entity_id=entity_id,
         resource=resource,
         entity=entity,
         consume=wanted,
         consume_source=source,
-        resolutions=tuple(_resolution(repository, charged_id, resource) for charged_id in charged),
+        also=dict(also or {}),
+        resolutions=_resolutions(repository, buckets),
         availability=availability,
         problem=problem,
         entity_known=entity is not None or is_known_entity(repository, entity_id),
@@ -130,7 +144,12 @@ def explain_acquire(
     )
 
 
-def _asked_lately(repository: SyncRepository, entity_id: str, resource: str) -> dict[str, int]:
+def _least(level: int | Decimal) -> int | Decimal:
+    """Return the smallest amount of a limit whose level is known: 1, or a billionth of money."""
+    return 1 if isinstance(level, int) else Decimal("0.000000001")
+
+
+def _asked_lately(repository: SyncRepository, entity_id: str, resource: str) -> dict[str, Any]:
     recent = recent_rejections(repository, entity_id, resource).get((entity_id, resource))
     return {} if recent is None else recent.asked
 
@@ -141,6 +160,16 @@ def _describe(error: ValidationError) -> str:
             f"{error.reason.partition(';')[0]}; store some: {suggested('system', 'set-defaults')}"
         )
     return f"{error.field.removeprefix('needed.')!r} {error.reason}"
+
+
+def _resolutions(repository: SyncRepository, buckets: list[Bucket]) -> tuple[Resolution, ...]:
+    """Return the configuration levels of every bucket that an acquire charges."""
+    charged: dict[Bucket, Resolution] = {}
+    for entity_id, resource in buckets:
+        for charged_id in charged_entities(entity_id, repository.get_entity(entity_id)):
+            bucket = charged_id, resource
+            charged[bucket] = charged.get(bucket) or _resolution(repository, *bucket)
+    return tuple(charged.values())
 
 
 def _resolution(repository: SyncRepository, entity_id: str, resource: str) -> Resolution:
@@ -156,4 +185,6 @@ def _resolution(repository: SyncRepository, entity_id: str, resource: str) -> Re
     for source, limits in stored.items():
         is_hidden = bool(limits) and any(level.wins for level in levels)
         levels.append(LevelView(source, tuple(limits), source is winner, is_hidden))
-    return Resolution(entity_id, tuple(levels), last_used_hour(repository, entity_id, resource))
+    last = last_used_hour(repository, entity_id, resource)
+    mode = ModeView.of(repository, entity_id, resource)
+    return Resolution(entity_id, resource, tuple(levels), last, mode)

@@ -5,21 +5,29 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from zae_limiter.models.config import ConfigSource
+from zae_limiter.models.window_text import describe_use
+from zae_limiter_ops.cli.shared.errors import suggested
 from zae_limiter_ops.cli.shared.formatting import (
     LEVELS,
     count_of,
     describe_limits,
+    format_amount,
     format_duration,
     format_hour,
     format_rate,
     limits_json,
+    plain_amount,
     seconds_json,
 )
+from zae_limiter_ops.cli.shared.modes import iso_text
 from zae_limiter_ops.cli.shared.records import print_columns
 from zae_limiter_ops.cli.shared.tables import print_line
-from zae_limiter_ops.reports.columns import Column
+from zae_limiter_ops.reports.columns import Column, plain_values
 
 if TYPE_CHECKING:
+    from decimal import Decimal
+
     from zae_limiter.models.status import LimitStatus
     from zae_limiter_ops.cli.explain.explanation import Explanation, LevelView
 
@@ -37,13 +45,19 @@ def explanation_json(explanation: Explanation) -> dict[str, Any]:
         "resource_known": explanation.resource_known,
         "parent_id": entity.parent_id if entity else None,
         "cascade": entity.cascade if entity else False,
-        "consume": explanation.consume,
+        "consume": plain_values(explanation.consume),
         "consume_source": explanation.consume_source,
+        "also": [
+            {"entity_id": owner, "resource": resource, "consume": plain_values(amounts)}
+            for (owner, resource), amounts in explanation.also.items()
+        ],
         "resolution": [
             {
                 "entity_id": resolution.entity_id,
+                "resource": resolution.resource,
                 "source": resolution.source,
                 "last_used_hour": resolution.last_used_hour,
+                **resolution.mode.to_dict(),
                 "levels": [
                     {
                         "source": level.source,
@@ -64,8 +78,11 @@ def explanation_json(explanation: Explanation) -> dict[str, Any]:
 
 def print_explanation(explanation: Explanation) -> None:
     """Print the charged entities, their limits, the buckets and the answer."""
-    asked = " ".join(f"{name}={amount:,}" for name, amount in explanation.consume.items())
-    print_line(f"acquire {explanation.entity_id} on {explanation.resource}: {asked or 'no tokens'}")
+    wanted = {(explanation.entity_id, explanation.resource): explanation.consume}
+    for at, ((owner, resource), amounts) in enumerate((wanted | explanation.also).items()):
+        asked = " ".join(f"{name}={_asked(amount)}" for name, amount in amounts.items())
+        verb = "   and" if at else "acquire"
+        print_line(f"{verb} {owner} on {resource}: {asked or 'no tokens'}")
     if explanation.consume_source == "rejected":
         print_line("(the largest amounts that were rejected in this hour or the last)")
     print_line("")
@@ -74,15 +91,21 @@ def print_explanation(explanation: Explanation) -> None:
         step = "   " if index else "2. "
         print_line("")
         print_line(
-            f"{step}Limits of {resolution.entity_id} on {explanation.resource}: "
+            f"{step}Limits of {resolution.entity_id} on {resolution.resource}: "
             "the first configuration level with limits wins"
         )
         print_columns(LEVEL_COLUMNS, resolution.levels, indent=3, styles={"in force": "green"})
+        if resolution.mode.source is not None:
+            print_line(f"   mode: {resolution.mode.text}")
     if explanation.availability is not None:
         print_line("")
         print_line("3. Buckets as they are now")
         statuses = explanation.availability.statuses
-        print_columns(BUCKET_COLUMNS, statuses, indent=3, styles={"yes": "green", "NO": "red"})
+        columns = SEVERAL_COLUMNS if explanation.several else BUCKET_COLUMNS
+        print_columns(columns, statuses, indent=3, styles={"yes": "green", "NO": "red"})
+        for status in statuses:
+            if status.limit.is_quota:
+                print_line(f"   of {_bucket(explanation, status)}, {describe_use(status)}")
         print_line(f"   last use by {explanation.entity_id}: {_last_use(explanation)}")
     print_line("")
     print_line(f"Answer: {_answer(explanation)}", styles=ANSWER_STYLES)
@@ -96,15 +119,28 @@ LEVEL_COLUMNS: tuple[Column[LevelView], ...] = (
 BUCKET_COLUMNS: tuple[Column[LimitStatus], ...] = (
     Column(title="entity", value=lambda status: status.entity_id),
     Column(title="limit", value=lambda status: status.limit_name),
-    Column(title="level>", value=lambda status: status.available),
-    Column(title="of>", value=lambda status: status.limit.capacity),
+    Column(title="level>", value=lambda status: plain_amount(status.available)),
+    Column(title="of>", value=lambda status: plain_amount(status.limit.amount)),
     Column(title="refill>", value=lambda status: format_rate(status.limit)),
-    Column(title="asked>", value=lambda status: status.requested),
+    Column(title="asked>", value=lambda status: plain_amount(status.requested)),
     Column(
         title="fits",
         value=lambda status: f"NO: {_wait(status)}" if status.exceeded else "yes",
     ),
 )
+RESOURCE_COLUMN: Column[LimitStatus] = Column(
+    title="resource", value=lambda status: status.resource
+)
+SEVERAL_COLUMNS = (BUCKET_COLUMNS[0], RESOURCE_COLUMN, *BUCKET_COLUMNS[1:])
+
+
+def _bucket(explanation: Explanation, status: LimitStatus) -> str:
+    """Return the entity of a status, with its resource if the acquire has several."""
+    return f"{status.entity_id} on {status.resource}" if explanation.several else status.entity_id
+
+
+def _asked(amount: int | Decimal | str) -> str:
+    return amount if isinstance(amount, str) else format_amount(amount)
 
 
 def _last_use(explanation: Explanation) -> str:
@@ -126,6 +162,8 @@ def _charged(explanation: Explanation) -> str:
 
 
 def _wait(status: LimitStatus) -> str:
+    if status.mode == "deny":
+        return "denied"
     if math.isinf(status.retry_after_seconds):
         return "never"
     paused = "paused, " if status.paused_seconds else ""
@@ -136,13 +174,19 @@ def _answer(explanation: Explanation) -> str:
     if explanation.availability is None:
         return f"ERROR, nothing is charged: {explanation.problem}"
     if explanation.availability.available:
+        modes = {each.mode for each in explanation.availability.statuses} - {"enforce"}
+        if modes:
+            return f"ADMITTED in mode {', '.join(sorted(modes))}, whatever the levels are"
         return "ADMITTED: every limit has enough"
     worst = explanation.violations[0]
-    short = f"{worst.limit_name} of {worst.entity_id}"
+    if worst.mode == "deny":
+        return _denied(explanation, worst)
+    short = f"{worst.limit_name} of {_bucket(explanation, worst)}"
     if math.isinf(worst.retry_after_seconds):
+        size, remedy = ("amount", "amount") if worst.limit.is_quota else ("capacity", "burst")
         return (
-            f"LIMITED for ever: {worst.requested:,} is more than the capacity of {short} "
-            f"({worst.limit.capacity:,}); ask for less, or raise its burst"
+            f"LIMITED for ever: {format_amount(worst.requested)} is more than the {size} of "
+            f"{short} ({format_amount(worst.limit.amount)}); ask for less, or raise its {remedy}"
         )
     wait = format_duration(worst.retry_after_seconds)
     if worst.paused_seconds:
@@ -151,8 +195,11 @@ def _answer(explanation: Explanation) -> str:
             f"LIMITED, retry in {wait}: the bucket of {worst.entity_id} on {worst.resource} is "
             f"paused for {left} more"
         )
+    if worst.limit.is_quota:
+        of_bucket = f"of {_bucket(explanation, worst)}, " if explanation.several else ""
+        return f"LIMITED, retry in {wait}: {of_bucket}{worst.window_text()}"
     if worst.limit.is_concurrent:
-        free, slots = max(0, worst.available), count_of(worst.limit.capacity, "slot")
+        free, slots = max(0, int(worst.available)), count_of(worst.limit.capacity, "slot")
         return (
             f"LIMITED, ask again in {wait}: {short} has {free:,} of {slots} free; "
             "they return when calls in flight end"
@@ -160,9 +207,28 @@ def _answer(explanation: Explanation) -> str:
     if worst.available < 0:
         return (
             f"LIMITED, retry in {wait}: {short} is in debt ({worst.available:,}), which stops "
-            f"every call on {explanation.resource} until it is repaid"
+            f"every call on {worst.resource} until it is repaid"
         )
     return (
         f"LIMITED, retry in {wait}: {short} has {worst.available:,} of the "
         f"{worst.requested:,} asked for"
     )
+
+
+def _denied(explanation: Explanation, status: LimitStatus) -> str:
+    """Return the answer for a bucket that is denied, and the command that ends that."""
+    source = next(
+        each.mode.source
+        for each in explanation.resolutions
+        if (each.entity_id, each.resource) == (status.entity_id, status.resource)
+    )
+    until = "for ever" if status.mode_until is None else f"until {iso_text(status.mode_until)}"
+    if source is ConfigSource.RESOURCE:
+        undo = suggested("resource", "set-mode", status.resource, "enforce")
+    elif source is ConfigSource.ENTITY:
+        undo = suggested(
+            "entity", "set-mode", status.entity_id, "inherit", options=("-r", status.resource)
+        )
+    else:
+        undo = suggested("entity", "set-mode", status.entity_id, "inherit")
+    return f"LIMITED {until}: {status.entity_id} on {status.resource} is denied; to end it: {undo}"

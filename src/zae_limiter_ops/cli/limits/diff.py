@@ -108,10 +108,10 @@ def _fields(setting: Document | None) -> dict[str, str]:
     """Return a description of each field of a setting."""
     if setting is None:
         return {}
-    from zae_limiter_ops.manifest.declarations import LimitDecl
+    from zae_limiter_ops.manifest.declarations import declared_limit
 
     fields = {
-        name: describe_limits([LimitDecl(**declared).to_limit(name)])
+        name: describe_limits([declared_limit(name, declared)])
         for name, declared in setting.get("limits", {}).items()
     }
     if setting.get("parent") is not None:
@@ -119,6 +119,8 @@ def _fields(setting: Document | None) -> dict[str, str]:
         fields["parent"] = f"parent {setting['parent']!r}, {charged}"
     if setting.get("on_unavailable") is not None:
         fields["on_unavailable"] = f"in an outage: {setting['on_unavailable']}"
+    if setting.get("mode") is not None:
+        fields["mode"] = setting["mode"]
     return fields
 
 

@@ -112,3 +112,12 @@ class Glyphs(NamedTuple):
 
 UNICODE = Glyphs("━", "╸", "─", "├ ", "└ ", "≤")
 ASCII = Glyphs("=", "-", ".", "|- ", "`- ", "<=")
+
+
+def bar(share: float, width: int) -> str:
+    """Return a bar of ``width`` characters of which a share is filled, as stdout can print it."""
+    try:
+        "".join(UNICODE[:3]).encode(sys.stdout.encoding or "ascii")
+    except UnicodeEncodeError:
+        return "".join(ASCII.bar(share, width))
+    return "".join(UNICODE.bar(share, width))

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from zae_limiter.naming import DEFAULT_RESOURCE
 
 if TYPE_CHECKING:
+    from decimal import Decimal
+
     from zae_limiter.models.limit import Limit
 
 NOT_REGISTERED = "in use, not registered"
@@ -29,23 +31,28 @@ def printable(text: object) -> str:
     )
 
 
-def format_number(value: int) -> str:
-    """Return ``12,000``."""
-    return f"{value:,}"
+def format_number(value: int | Decimal) -> str:
+    """Return ``12,000``, and money as ``12,000.50``."""
+    return f"{value:,}" if isinstance(value, int) else f"{value:,f}"
 
 
-def format_short_number(value: int) -> str:
+def format_short_number(value: int | Decimal) -> str:
     """Return three digits and a unit letter, for narrow columns and axes: ``12.3k``."""
     for size, letter in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
-        if abs(value) >= size:
+        if value >= size or value <= -size:
             return f"{value / size:.3g}{letter}"
-    return str(value)
+    return str(value) if isinstance(value, int) else f"{value:f}"
 
 
 def format_rate(limit: Limit) -> str:
-    """Return ``1,000/min`` or ``1/90s``, as ``-l`` takes it; ``in flight, 60s`` for slots."""
+    """Return ``1,000/min`` or ``1/90s``, as ``-l`` takes it; ``in flight, 60s`` for slots.
+
+    A quota, and a soft limit, is shown in its notation.
+    """
     from zae_limiter.models.notation import format_period
 
+    if limit.is_quota or limit.soft:
+        return str(limit).removeprefix(f"{limit.name}:")
     if limit.lease_ttl is not None:
         return f"in flight, {limit.lease_ttl}s"
     return f"{format_number(limit.refill_amount)}/{format_period(limit.refill_period_seconds)}"
@@ -60,7 +67,7 @@ def _describe_limit(limit: Limit) -> str:
     if limit.lease_ttl is not None:
         slots = f"{limit.name} {format_number(limit.capacity)} in flight"
         return slots if limit.lease_ttl == 60 else f"{slots} (lease {limit.lease_ttl}s)"
-    has_burst = limit.capacity != limit.refill_amount
+    has_burst = limit.capacity != limit.refill_amount and not limit.soft
     burst = f" (burst {format_number(limit.capacity)})" if has_burst else ""
     return f"{limit.name} {format_rate(limit)}{burst}"
 
@@ -123,3 +130,13 @@ def limits_json(limits: Iterable[Limit] | None) -> list[dict[str, Any]]:
 def seconds_json(seconds: float) -> float | None:
     """Return None, which means never, for infinity: strict JSON has no infinity."""
     return None if math.isinf(seconds) else seconds
+
+
+def plain_amount(amount: int | Decimal | None) -> int | str | None:
+    """Return an amount as a JSON value or a cell of a table: money is a text."""
+    return amount if amount is None or type(amount) is int else f"{amount:f}"
+
+
+def format_amount(amount: int | Decimal | None) -> str:
+    """Return an amount with thousands separators."""
+    return f"{amount:,}" if type(amount) is int or amount is None else f"{amount:,f}"

@@ -6,7 +6,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zae_limiter_ops.cli.shared.console import print_json
-from zae_limiter_ops.cli.shared.formatting import describe_limits, format_rate, limits_json
+from zae_limiter_ops.cli.shared.formatting import (
+    describe_limits,
+    format_rate,
+    limits_json,
+    plain_amount,
+)
 from zae_limiter_ops.cli.shared.records import print_columns
 from zae_limiter_ops.cli.shared.tables import print_line, print_result
 from zae_limiter_ops.reports.columns import Column, of_part
@@ -17,7 +22,7 @@ if TYPE_CHECKING:
 LIMIT_COLUMNS: tuple[Column[Limit | None], ...] = (
     Column(title="limit", value=lambda limit: limit and limit.name),
     Column(title="rate>", value=lambda limit: limit and format_rate(limit)),
-    Column(title="burst>", value=lambda limit: limit and limit.capacity),
+    Column(title="burst>", value=lambda limit: limit and plain_amount(limit.amount)),
 )
 
 

@@ -5,14 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from time import time_ns
 from typing import TYPE_CHECKING
 
+from zae_limiter.admission.in_force import stored_units
 from zae_limiter.admission.slots import RETRY_S
 from zae_limiter.bucket import calculate_retry_after
 from zae_limiter.models.timestamps import MILLI, iso_from_ms
 from zae_limiter.naming import DEFAULT_RESOURCE
+from zae_limiter_ops.cli.shared.modes import ENFORCED, ModeView
 
 if TYPE_CHECKING:
+    from decimal import Decimal
+
     from zae_limiter._sync.repository import SyncRepository
     from zae_limiter.models.bucket import BucketState
     from zae_limiter.models.config import ConfigSource
@@ -35,6 +40,7 @@ class ShownLimits:
     resource: str  # ``_default_`` stands for all resources that are not listed
     source: ConfigSource | None
     limits: tuple[Limit, ...]
+    mode: ModeView | None = None  # None for all resources that are not listed
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +68,10 @@ class EntityView:
 
     @property
     def is_known(self) -> bool:
-        """Whether the entity was created or has limits of its own."""
-        sources = (shown.source for shown in self.in_force if shown.entity_id == self.entity_id)
+        """Whether the entity was created, or has limits or a mode of its own."""
+        own = [shown for shown in self.in_force if shown.entity_id == self.entity_id]
+        sources = [shown.source for shown in own]
+        sources += [shown.mode.source for shown in own if shown.mode is not None]
         return self.entity is not None or any(
             source and source.is_entity_level for source in sources
         )
@@ -114,26 +122,38 @@ def _resources(repository: SyncRepository, entity_ids: list[str]) -> list[str]:
     with_own_limits = {
         name
         for name in repository.list_resources_with_entity_configs()
-        if name != DEFAULT_RESOURCE and any(repository.get_limits(id_, name) for id_ in entity_ids)
+        if name != DEFAULT_RESOURCE and any(_has_own(repository, id_, name) for id_ in entity_ids)
     }
     return sorted(used | with_own_limits | set(repository.list_resources_with_defaults()))
 
 
+def _has_own(repository: SyncRepository, entity_id: str, resource: str) -> bool:
+    """Return whether an entity has limits or a mode of its own on a resource."""
+    if repository.get_limits(entity_id, resource):
+        return True
+    return repository.get_mode(resource, entity_id) is not None
+
+
 def _limits_in_force(repository: SyncRepository, entity_id: str, resource: str) -> ShownLimits:
     limits, _, source = repository.resolve_limits(entity_id, resource)
-    return ShownLimits(entity_id, resource, source, tuple(limits or ()))
+    mode = ModeView.of(repository, entity_id, resource)
+    return ShownLimits(entity_id, resource, source, tuple(limits or ()), mode)
 
 
 def _limits_on_other_resources(repository: SyncRepository, entity_id: str) -> ShownLimits:
     """Return the limits in force on a resource without defaults and without entity limits."""
     from zae_limiter.models.config import ConfigSource
 
-    own = repository.get_limits(entity_id)
+    own, switch = repository.get_limits(entity_id), repository.get_mode(entity_id=entity_id)
+    mode = None
+    if switch is not None and not switch.is_over(time_ns() // 10**6):
+        mode = ModeView(switch.mode, switch.until, ConfigSource.ENTITY_DEFAULT)
     if own:
-        return ShownLimits(entity_id, DEFAULT_RESOURCE, ConfigSource.ENTITY_DEFAULT, tuple(own))
+        source = ConfigSource.ENTITY_DEFAULT
+        return ShownLimits(entity_id, DEFAULT_RESOURCE, source, tuple(own), mode)
     limits, _ = repository.get_system_defaults()
-    source = ConfigSource.SYSTEM if limits else None
-    return ShownLimits(entity_id, DEFAULT_RESOURCE, source, tuple(limits))
+    found = ConfigSource.SYSTEM if limits else None
+    return ShownLimits(entity_id, DEFAULT_RESOURCE, found, tuple(limits), mode)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +164,7 @@ class BucketView:
     from_call: bool  # calls have passed the limit, in addition to the stored one
     limits_changed: bool  # the limits in force have changed since the last acquire
     last_used_hour: str | None  # start of the last hour with consumption
+    mode: ModeView = ENFORCED
 
     @property
     def debt_milli(self) -> int:
@@ -153,24 +174,26 @@ class BucketView:
     def retry_after_seconds(self) -> float:
         """The time until one token can be taken, provided that nothing else is charged.
 
-        For slots, the time after which a caller should ask again. The time is never shorter than
-        the rest of a pause.
+        For a budget it is a billionth of the currency unit. For slots, it is the time after which a
+        caller should ask again. The time is never shorter than the rest of a pause.
         """
-        seconds = min(self._until(MILLI), RETRY_S) if self._has_slots else self._until(MILLI)
+        least = MILLI if self.state.limit.currency is None else 1
+        seconds = min(self._until(least), RETRY_S) if self._has_slots else self._until(least)
         return max(seconds, self.paused_seconds)
 
-    def holds(self, amount: int) -> bool:
+    def holds(self, amount: int | Decimal) -> bool:
         """Return whether an amount could be taken now."""
         return self.fits_after_seconds(amount) == 0
 
-    def fits_after_seconds(self, amount: int) -> float:
+    def fits_after_seconds(self, amount: int | Decimal) -> float:
         """Return the time until an amount can be taken; infinite if it never can.
 
         The time holds provided that nothing else is charged.
         """
-        if amount * MILLI > self.state.capacity_milli:
+        units = stored_units(amount, self.state.limit.currency is not None)
+        if units > self.state.capacity_milli and units > self.state.tokens_milli:
             return math.inf
-        seconds = self._until(amount * MILLI)
+        seconds = self._until(units)
         return max(min(seconds, RETRY_S) if self._has_slots else seconds, self.paused_seconds)
 
     @property
@@ -204,6 +227,10 @@ class BucketView:
         missing = level_milli - state.tokens_milli
         if self._has_slots:
             return state.refill_period_ms / 1000 if missing > 0 else 0.0
+        if state.limit.is_quota:  # full when the next window begins
+            if missing <= 0 or state.window_end is None:
+                return 0.0
+            return max(0.0, state.window_end.timestamp() - state.last_refill_ms / 1000)
         return calculate_retry_after(missing, state.refill_amount_milli, state.refill_period_ms)
 
 
@@ -214,14 +241,16 @@ def view_buckets(
     states = repository.get_buckets(entity_id, resource)
     names = dict.fromkeys(state.resource for state in states)
     last = {name: last_used_hour(repository, entity_id, name) for name in names}
-    in_force = {name: set(_limits_in_force(repository, entity_id, name).limits) for name in names}
+    shown = {name: _limits_in_force(repository, entity_id, name) for name in names}
+    in_force = {name: set(shown[name].limits) for name in names}
     views, seen = [], set[tuple[str, str]]()
     for state in states:
         key = (state.resource, state.limit_name)
         # The stored limit comes first; calls have passed a second limit of that name.
         from_call = key in seen
         changed = not from_call and state.limit not in in_force[state.resource]
-        views.append(BucketView(state, from_call, changed, last[state.resource]))
+        mode = shown[state.resource].mode or ENFORCED
+        views.append(BucketView(state, from_call, changed, last[state.resource], mode))
         seen.add(key)
     return views
 

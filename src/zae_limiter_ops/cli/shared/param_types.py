@@ -20,6 +20,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 # Thirty digits: far more than any amount, and few enough for int().
 _WHOLE_NUMBER = re.compile(r"[0-9](?:_?[0-9]){0,29}")
+_MONEY = re.compile(r"[0-9]{1,15}\.[0-9]{1,18}")
 
 
 class LimitType(click.ParamType["Limit"]):
@@ -56,7 +57,8 @@ def _limits_option(*, required: bool) -> Callable[[F], F]:
         metavar="NAME:RATE[/PERIOD][:BURST]",
         callback=validation_callback(_limits),
         help="A limit; may be repeated. Period: sec, min (default), hour, day or week, or a number "
-        "of them such as 90s or 2h. For calls in flight: NAME:N/concurrent[:LEASE_TTL].",
+        "of them such as 90s or 2h. For calls in flight: NAME:N/concurrent[:LEASE_TTL]. For a "
+        "quota: NAME:AMOUNT/PERIOD@ZONE, such as tokens:1M/month@UTC or usd:250USD/month@UTC.",
     )
 
 
@@ -64,21 +66,23 @@ limits_option = _limits_option(required=True)
 optional_limits_option = _limits_option(required=False)
 
 
-class AmountType(click.ParamType[tuple[str, int]]):
-    """Tokens of one limit as ``name=amount``."""
+class AmountType(click.ParamType[tuple[str, int | str]]):
+    """Tokens of one limit as ``name=amount``, or money of a budget as ``usd=0.25``."""
 
     name = "amount"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, int]:
+    ) -> tuple[str, int | str]:
         name, equals, amount = value.partition("=")
+        if name and equals and _MONEY.fullmatch(amount):
+            return name, amount
         if not (name and equals and _WHOLE_NUMBER.fullmatch(amount)):
-            self.fail(f"{value!r} is not name=amount, such as tpm=500", param, ctx)
+            self.fail(f"{value!r} is not name=amount, such as tpm=500 or usd=0.25", param, ctx)
         return name, int(amount)
 
 
-def _amounts(value: tuple[tuple[str, int], ...]) -> dict[str, int]:
+def _amounts(value: tuple[tuple[str, int | str], ...]) -> dict[str, Any]:
     from zae_limiter.models.limit import check_amounts
 
     amounts = dict(value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from zae_limiter.admission.image import HOUR_MS
 from zae_limiter.models.timestamps import iso_from_ms
@@ -28,7 +28,7 @@ class RecentRejections:
     resource: str
     rejected: int = 0
     through_children: int = 0
-    asked: dict[str, int] = field(default_factory=dict)
+    asked: dict[str, Any] = field(default_factory=dict)
 
     def add(self, hour: UsageSnapshot) -> None:
         """Add one of the two hours."""

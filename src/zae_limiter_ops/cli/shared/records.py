@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
+from decimal import Decimal
 from typing import Any, TextIO, TypeVar
 
 from zae_limiter_ops.cli.shared.console import print_json
@@ -70,7 +71,10 @@ def print_csv(
 def _neutral(value: object) -> object:
     """Return a text that no spreadsheet computes: a text that looks like a formula gets a quote.
 
-    Callers choose the ids of entities, so an id may be a formula. Numbers stay numbers.
+    Callers choose the ids of entities, so an id may be a formula. Numbers stay numbers, and money
+    has all its digits.
     """
+    if isinstance(value, Decimal):
+        return f"{value:f}"
     is_formula = isinstance(value, str) and value.startswith(FORMULA_STARTS)
     return f"'{value}" if is_formula else value

@@ -90,7 +90,8 @@ def list_usage(
       zae-limiter usage list --all-namespaces --window monthly
 
     JSON: snapshots (each: namespace, entity_id, resource, window_start, window_end, window_type,
-    counters, total_events, through_children (the part of counters that children count, too),
+    counters (money as text), currencies (of budgets), total_events, through_children (the part of
+    counters that children count, too),
     rejected (calls that ended in a rejection), waited (calls that waited, however they ended),
     rejected_through_children (the part of rejected that children count, too), rejected_amounts
     (the largest rejected amount of each limit)), next_key (null at the end).
@@ -140,8 +141,8 @@ def summary(store: StoreLocation, options: UsageOptions, all_namespaces: bool) -
       zae-limiter usage summary --all-namespaces
 
     JSON: namespace, snapshot_count, window_count (hours, days or months with usage), total,
-    average, through_children (these by limit), rejected, waited, min_window_start,
-    max_window_start.
+    average, through_children (these by limit, money as text), currencies (of budgets), rejected,
+    waited, min_window_start, max_window_start.
     """
     from zae_limiter_ops.cli.usage.reads import UsageReader
 
@@ -229,7 +230,8 @@ def top(
       zae-limiter usage top --by tpm --all-namespaces
 
     JSON: by (null: calls), start_time, end_time, consumers, parents (each: namespace, entity_id,
-    counters, through_children, total_events, rejected, waited).
+    counters (money as text), currencies (of budgets), through_children, total_events, rejected,
+    waited).
     """
     if file is not None and output != "html":
         raise click.UsageError("--file goes with --output html")

@@ -11,7 +11,7 @@ from zae_limiter_ops.cli.shared.formatting import count_of
 from zae_limiter_ops.cli.shared.namespace_pages import InNamespace
 from zae_limiter_ops.cli.shared.records import print_columns, print_csv
 from zae_limiter_ops.cli.shared.tables import print_line
-from zae_limiter_ops.reports.columns import Column, json_of, of_part
+from zae_limiter_ops.reports.columns import Column, json_of, of_part, plain_values
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,10 +83,14 @@ def print_summaries(options: UsageOptions, summaries: Summaries, namespaces: Nam
 def _print_notes(options: UsageOptions, summaries: Summaries, namespaces: Namespaces) -> None:
     """Print the sums of all namespaces, or the span of time of one."""
     from zae_limiter_ops.cli.usage.reads import added_up
+    from zae_limiter_ops.reports.usage_columns import with_unit
 
     sums = added_up(summaries)
     if namespaces.are_all:
-        totals = (f"{name} {total:,}" for name, total in sorted(sums.total.items()))
+        totals = (
+            f"{name} {with_unit(total, sums.currencies.get(name))}"
+            for name, total in sorted(sums.total.items())
+        )
         print_line(f"together: {', '.join(totals) or 'no tokens'}")
     else:
         print_line(_span(options, summaries[0].item))
@@ -117,8 +121,14 @@ def _span(options: UsageOptions, summary: UsageSummary) -> str:
 
 
 def _summaries_json(summaries: Summaries, namespaces: Namespaces) -> dict[str, Any]:
-    data = [{"namespace": namespace, **asdict(summary)} for namespace, summary in summaries]
+    data = [{"namespace": namespace, **_summary_json(summary)} for namespace, summary in summaries]
     return {"namespaces": data} if namespaces.are_all else data[0]
+
+
+def _summary_json(summary: UsageSummary) -> dict[str, Any]:
+    fields = asdict(summary)
+    amounts = ("total", "average", "through_children")
+    return fields | {name: plain_values(fields[name]) for name in amounts}
 
 
 # --- the largest consumers -------------------------------------------------------------------

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from heapq import nsmallest
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zae_limiter_ops.cli.shared.namespace_pages import Fetch, InNamespace, Namespaces
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from zae_limiter._sync.repository import SyncRepository
     from zae_limiter.models.usage import EntityUsage, UsageRanking, UsageSnapshot, UsageSummary
@@ -91,7 +91,7 @@ def rank_usage(
     ]
 
     def largest(
-        amount: Callable[[EntityUsage, str | None], int],
+        amount: Callable[[EntityUsage, str | None], Any],
         entities: Callable[[UsageRanking], list[EntityUsage]],
     ) -> list[InNamespace[EntityUsage]]:
         located = [
@@ -134,7 +134,7 @@ def ranked_windows(ranking: LocatedRanking, resource: str | None) -> Fetch[Usage
     def is_counted(window: UsageSnapshot) -> bool:
         if ranking.by is None:
             return window.total_events > 0
-        return window.counters.get(ranking.by, 0) > 0
+        return bool(window.counters.get(ranking.by, 0) > 0)
 
     return fetch
 
@@ -171,31 +171,57 @@ class Sums(NamedTuple):
     """The sums of the summaries of several namespaces."""
 
     snapshot_count: int
-    total: dict[str, int]
-    through_children: dict[str, int]
+    total: dict[str, Any]
+    through_children: dict[str, Any]
     rejected: int
     waited: int
+    currencies: dict[str, str]
 
 
 def added_up(summaries: Summaries) -> Sums:
     """Return the sums of the summaries of several namespaces."""
     total: Counter[str] = Counter()
     through: Counter[str] = Counter()
+    currencies: dict[str, str] = {}
     for _, summary in summaries:
-        total.update(summary.total)
-        through.update(summary.through_children)
+        names = _names_beside(summary, currencies, total)
+        currencies |= {names[name]: each for name, each in summary.currencies.items()}
+        total.update({names[name]: amount for name, amount in summary.total.items()})
+        through.update(
+            {names.get(name, name): each for name, each in summary.through_children.items()}
+        )
     return Sums(
         snapshot_count=sum(summary.snapshot_count for _, summary in summaries),
         total=dict(total),
         through_children=dict(through),
+        currencies=currencies,
         rejected=sum(summary.rejected for _, summary in summaries),
         waited=sum(summary.waited for _, summary in summaries),
     )
 
 
+def _names_beside(
+    summary: UsageSummary, currencies: dict[str, str], known: Iterable[str]
+) -> dict[str, str]:
+    """Return a name for each limit under which its amounts are added to those of other summaries.
+
+    Amounts of another unit have the unit in their name.
+    """
+    from zae_limiter.models.usage import money_label
+
+    seen = set(known)
+    names = {}
+    for name in summary.total:
+        currency = summary.currencies.get(name)
+        is_alike = name not in seen or currencies.get(name) == currency
+        names[name] = name if is_alike else money_label(name, currency or "tokens")
+    return names
+
+
 def summed(summaries: Summaries, windows: Windows) -> UsageSummary:
     """Return one summary of several namespaces, for a page that shows all ``windows``."""
     from zae_limiter.models.usage import UsageSummary
+    from zae_limiter.usage.report import average
 
     sums = added_up(summaries)
     used = {
@@ -206,11 +232,12 @@ def summed(summaries: Summaries, windows: Windows) -> UsageSummary:
     return UsageSummary(
         snapshot_count=sums.snapshot_count,
         total=sums.total,
-        average={name: amount / len(used) if used else 0.0 for name, amount in sums.total.items()},
+        average={name: average(amount, len(used)) for name, amount in sums.total.items()},
         min_window_start=min(window.window_start for _, window in windows) if windows else None,
         max_window_start=max(window.window_start for _, window in windows) if windows else None,
         through_children=sums.through_children,
         window_count=len(used),
         rejected=sums.rejected,
         waited=sums.waited,
+        currencies=sums.currencies,
     )

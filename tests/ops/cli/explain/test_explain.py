@@ -65,9 +65,19 @@ class Scene:
             repository.reset_bucket(entity_id, resource)
         elif action == 6:
             self.move_child()
+        elif action == 7:
+            self.set_mode(entity_id, resource)
         else:
             self.use(entity_id, resource)
         self.clock.advance(ms=rng.choice((0, 0, 1, 250, 999, 5000, 60_000)))
+
+    def set_mode(self, entity_id, resource):
+        rng = self.rng
+        place = rng.choice(((resource, None), (None, entity_id), (resource, entity_id)))
+        mode = rng.choice((None, None, "enforce", "shadow", "bypass", "deny"))
+        ends = mode is not None and (mode != "enforce" or place[1])
+        until = self.clock() / 1000 + 30 if ends and rng.random() < 0.7 else None
+        self.repository.set_mode(*place, mode, until)
 
     def move_child(self):
         self.repository.delete_entity("key-1")
@@ -108,7 +118,8 @@ def acquired(limiter, entity_id, resource, consume):
 def test_it_agrees_with_the_next_acquire_in_random_states(empty_url, seed, states):
     """To the last status and to the millisecond."""
     rng, clock = random.Random(seed), FakeClock()
-    seen = dict.fromkeys(("admitted", "limited", "error", "cascade", "both refuse", "debt"), 0)
+    kinds = ("admitted", "limited", "error", "cascade", "both refuse", "debt", "denied")
+    seen = dict.fromkeys(kinds, 0)
     with SyncRepository.open(url=empty_url, clock=clock) as repository:
         scene = Scene(rng, repository, clock)
         for _ in range(states):
@@ -119,7 +130,9 @@ def test_it_agrees_with_the_next_acquire_in_random_states(empty_url, seed, state
             found = explain_acquire(scene.limiter, entity_id, resource, consume)
             answer, statuses, retry = acquired(scene.limiter, entity_id, resource, found.consume)
             assert found.answer == answer
-            if answer == "limited":
+            is_denied = statuses and any(status.mode == "deny" for status in statuses)
+            seen["denied"] += bool(is_denied)
+            if answer == "limited" and not is_denied:  # a denied call reads no bucket
                 assert list(found.availability.statuses) == statuses
                 assert found.availability.retry_after_seconds == retry
                 refusing = {status.entity_id for status in statuses if status.exceeded}
@@ -141,6 +154,24 @@ def test_the_command_agrees_with_a_limiter_on_the_same_file(cli, opened):
     opened.reset_bucket("key-7", "gpt-4")
     assert cli("explain", "key-7", "gpt-4", "--output", "json").json["answer"] == "admitted"
     assert acquired(SyncRateLimiter(opened), "key-7", "gpt-4", {"rpm": 1})[0] == "admitted"
+
+
+@on_both_engines
+def test_it_names_the_mode_and_the_command_that_ends_a_denial(cli, opened):
+    opened.set_mode("gpt-4", mode="deny")
+    answer = cli("explain", "key-7", "gpt-4").out.splitlines()[-1]
+    assert answer.endswith("is denied; to end it: zae-limiter resource set-mode gpt-4 enforce")
+    opened.set_mode("gpt-4", mode="enforce")
+    opened.set_mode("gpt-4", "key-7", "deny", until=4_000_000_000)
+    out = cli("explain", "key-7", "gpt-4").out
+    assert "mode: deny until 2096-10-02T07:06:40Z (entity, this resource)" in out
+    assert out.rstrip().endswith("zae-limiter entity set-mode key-7 inherit -r gpt-4")
+    opened.set_mode("gpt-4", "key-7", "bypass")
+    opened.set_mode(entity_id="project-1", mode="shadow")
+    found = cli("explain", "key-7", "gpt-4", "--output", "json").json
+    assert found["answer"] == "admitted"
+    modes = [(each["mode"], each["mode_source"]) for each in found["resolution"]]
+    assert modes == [("bypass", "entity"), ("shadow", "entity_default")]
 
 
 @on_both_engines
@@ -222,3 +253,38 @@ def test_names_that_are_known_need_no_hint(cli, opened):
 def test_the_exit_code_tells_the_answer_if_asked_for(cli, args, code):
     assert cli("explain", *args).code == 0
     assert cli("explain", *args, "--exit-code").code == code
+
+
+@on_both_engines
+def test_it_names_the_resource_that_refuses(cli, opened):
+    opened.set_resource_defaults("all-models", [Limit.budget("usd", "10.00", per="month")])
+    opened.reset_bucket("key-7", "gpt-4")
+    asked = ("explain", "key-7", "gpt-4", "-c", "rpm=1", "--also", "all-models")
+    assert "ADMITTED" in cli(*asked, "usd=9.5").out
+    out = cli(*asked, "usd=10.5").out
+    assert "   and key-7 on all-models: usd=10.5" in out
+    assert "LIMITED for ever: 10.50 is more than the amount of usd of key-7 on all-models" in out
+    with SyncRateLimiter(opened).acquire("key-7", "all-models", {"usd": 9}):
+        answer = cli(*asked, "usd=2").out.splitlines()[-1]
+        assert "of key-7 on all-models, usd: 1" in answer
+        found = cli(*asked, "usd=2", "--output", "json").json
+    assert found["also"] == [
+        {"entity_id": "key-7", "resource": "all-models", "consume": {"usd": 2}}
+    ]
+    assert ("key-7", "all-models") in [
+        (each["entity_id"], each["resource"]) for each in found["resolution"]
+    ]
+    refused = [each["resource"] for each in found["limits"] if each["exceeded"]]
+    assert set(refused) == {"all-models"}
+
+
+def test_it_asks_for_resources_of_another_entity(cli, opened):
+    opened.reset_bucket("key-7", "gpt-4")
+    out = cli("explain", "key-7", "gpt-4", "-c", "rpm=1", "--also-of", "boss", "gpt-4", "rpm=1").out
+    assert "   and boss on gpt-4: rpm=1" in out
+    assert "Limits of boss on gpt-4" in out
+
+
+def test_too_many_further_resources_are_refused(cli):
+    further = [word for at in range(4) for word in ("--also", f"model-{at}", "rpm=1")]
+    assert "at most 3 further resources" in cli("explain", "key-7", "gpt-4", *further).out

@@ -231,3 +231,24 @@ def test_a_plan_for_a_missing_file_fails_where_its_apply_would(shell, manifest, 
     assert planned.code == applied.code == 1
     assert "'prod' is not registered" in planned.err
     assert "'prod' is not registered" in applied.err
+
+
+def test_plans_show_quotas_soft_limits_and_modes(shell, tmp_path):
+    path = tmp_path / "limits.yaml"
+    path.write_text(
+        "resources:\n  gpt-4:\n    mode: shadow\n"
+        "    limits: {tokens: 1M/month @ UTC, rpm: {capacity: 5, soft: true}}\n"
+    )
+    shell("namespace", "register", "default")
+    assert shell("limits", "plan", "-f", path).out.splitlines()[:-2] == [
+        "+ resource gpt-4",
+        "    + rpm 5/min,soft",
+        "    + tokens 1M/month@UTC",
+        "+ mode on gpt-4",
+        "    + shadow",
+    ]
+    shell("limits", "apply", "-f", path, "--yes")
+    shell("resource", "set-mode", "gpt-4", "deny", "--until", "2099-01-01")
+    assert (
+        "    ~ shadow -> deny until 2099-01-01T00:00:00Z" in shell("limits", "diff", "-f", path).out
+    )

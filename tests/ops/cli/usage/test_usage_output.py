@@ -191,7 +191,9 @@ def test_a_plot_stacks_entities_under_a_headline(cli, used):
     assert "average per day" in found.out
 
 
-@pytest.mark.parametrize(("kind", "start"), [("png", b"\x89PNG"), ("svg", b"<?xml")])
+@pytest.mark.parametrize(
+    ("kind", "start"), [("png", b"\x89PNG"), pytest.param("svg", b"<?xml", marks=pytest.mark.slow)]
+)
 def test_a_picture_goes_to_a_file(cli, used, tmp_path, kind, start):
     pytest.importorskip("matplotlib")
     file = tmp_path / f"usage.{kind}"

@@ -1,0 +1,70 @@
+"""The budgets of ``budget list``, selected from pages of buckets."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING, NamedTuple
+
+from zae_limiter_ops.cli.budget.spending import Budget
+from zae_limiter_ops.cli.shared.listing import FIRST_PAGE, PAGE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from zae_limiter._sync.repository import SyncRepository
+    from zae_limiter.models.bucket import BucketState
+
+DELIMITER = "#"  # between entity and resource in a cursor, which names a bucket
+
+
+class BudgetPages(NamedTuple):
+    """The budgets of an entity, of a resource, of both, or of whole namespaces.
+
+    A record is the list of the budgets of one bucket; buckets without budgets are left out.
+    """
+
+    entity_id: str | None
+    resource: str | None
+
+    def of_namespace(
+        self, repository: SyncRepository, size: int, cursor: str | None
+    ) -> tuple[list[list[Budget]], str | None]:
+        """Return a page of at most ``size`` buckets with budgets, and the next cursor.
+
+        Large pages of buckets are read until one of them has a budget.
+        """
+        is_first = True
+        while is_first or cursor is not None:
+            is_first = False
+            states, cursor = repository.list_buckets(
+                PAGE, cursor, entity_id=self.entity_id, resource=self.resource
+            )
+            found = list(_budgets(states, repository.namespace_name))
+            if len(found) > size:
+                last = found[size - 1][0].state
+                return found[:size], f"{last.entity_id}{DELIMITER}{last.resource}"
+            if found:
+                return found, cursor
+        return [], None
+
+    def first_page(
+        self, repository: SyncRepository, size: int, cursor: str | None
+    ) -> tuple[list[list[Budget]], str | None]:
+        """Return budgets among the first buckets, for a hint, which must be cheap."""
+        states, _ = repository.list_buckets(
+            FIRST_PAGE, cursor, entity_id=self.entity_id, resource=self.resource
+        )
+        return list(_budgets(states, repository.namespace_name))[:size], None
+
+
+def _budgets(states: list[BucketState], namespace: str) -> Iterator[list[Budget]]:
+    for _, group in groupby(states, lambda state: (state.entity_id, state.resource)):
+        names: set[str] = set()
+        budgets = []
+        for state in group:
+            if state.limit.currency is not None:
+                # The stored limit comes first; calls have passed a second limit of that name.
+                budgets.append(Budget(state, namespace, state.limit_name in names))
+            names.add(state.limit_name)
+        if budgets:
+            yield budgets

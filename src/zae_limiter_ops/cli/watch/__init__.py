@@ -1,0 +1,1 @@
+"""``zae-limiter watch``: the thresholds of quotas, printed as they are raised."""
