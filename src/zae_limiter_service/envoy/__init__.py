@@ -1,0 +1,1 @@
+"""Envoy's rate limit protocol, version 3, over gRPC. Needs the extra ``envoy``."""
