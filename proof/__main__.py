@@ -1,0 +1,206 @@
+"""``python -m proof``: run subjects under faults, check their histories, and print the table.
+
+``make proof`` runs everything, ``make proof-short`` a sample of three minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from proof.checker.history import History, read_history
+from proof.checker.verdict import Findings, check
+from proof.harness.faults import FAULTS
+from proof.harness.plan import DYNAMODB, MEMORY, OURS, PEERS, SQLITE, SUBJECTS, Plan
+from proof.harness.run import lines_of, run
+from proof.table import Result, not_applicable, result_of, row, table
+
+SHORT = (
+    (MEMORY, "none"),
+    (MEMORY, "clocks"),
+    (SQLITE, "none"),
+    (SQLITE, "kill -9 of clients"),
+    (SQLITE, "full disk"),
+    (DYNAMODB, "none"),
+    (DYNAMODB, "lost answers"),
+    (DYNAMODB, "kill -9 of the store"),
+)
+SHORT_SECONDS, LONG_SECONDS = 5.0, 14.0
+SEEDS, SEEDS_OF_PEERS = 10, 3
+OPERATIONS = 1_000_000  # of each engine of ours in the published run
+SHOWN = 40  # lines of a history that a failure prints
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A subject under a fault."""
+
+    subject: str
+    fault: str
+
+    @property
+    def reason(self) -> str | None:
+        """Why it is not run; None if it is."""
+        fault = FAULTS[self.fault]
+        if self.subject not in fault.subjects:
+            return fault.elsewhere
+        return fault.needs()
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the cases; 0 if every promise of our own limiter was kept."""
+    options = _parser().parse_args(arguments)
+    out = Path(options.out)
+    cases = [
+        Case(subject, fault)
+        for subject, fault in _chosen(options)
+        if subject in options.subjects and fault in options.faults
+    ]
+    results: dict[Case, list[Result]] = {}
+    for case in cases:
+        if case.reason is None:
+            seeds = options.seeds or (SEEDS if case.subject in OURS else SEEDS_OF_PEERS)
+            first = options.seed
+            results[case] = [
+                _result(case, seed, options, out) for seed in range(first, first + seeds)
+            ]
+    if options.operations:
+        _go_on(results, options, out)
+    rows = [
+        row(results[case])
+        if case.reason is None
+        else not_applicable(case.fault, case.subject, case.reason)
+        for case in cases
+    ]
+    sys.stdout.write(table(rows) + "\n")
+    return _report(list(results.values()), out)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m proof", description=__doc__)
+    parser.add_argument("--short", action="store_true", help="a sample of cases, one seed each")
+    parser.add_argument("--subjects", nargs="+", choices=SUBJECTS, default=SUBJECTS)
+    parser.add_argument("--faults", nargs="+", choices=tuple(FAULTS), default=tuple(FAULTS))
+    parser.add_argument("--seed", type=int, default=1, help="the first seed")
+    parser.add_argument("--seeds", type=int, help="seeds of each case")
+    parser.add_argument("--seconds", type=float, help="length of a run")
+    parser.add_argument(
+        "--operations", type=int, default=0, help="go on with more seeds until an engine has these"
+    )
+    parser.add_argument("--resume", action="store_true", help="keep the runs that were finished")
+    parser.add_argument("--out", default="build/proof", help="folder of histories and results")
+    return parser
+
+
+def _chosen(options: argparse.Namespace) -> Iterable[tuple[str, str]]:
+    if options.short:
+        options.seeds = options.seeds or 1
+        options.seconds = options.seconds or SHORT_SECONDS
+        return SHORT
+    options.seconds = options.seconds or LONG_SECONDS
+    return [(subject, fault) for fault in FAULTS for subject in (*OURS, *PEERS)]
+
+
+def _go_on(results: dict[Case, list[Result]], options: argparse.Namespace, out: Path) -> None:
+    """Add seeds, the same number for each fault, until every engine has enough operations."""
+    for subject in OURS:
+        cases = [case for case in results if case.subject == subject]
+        seed = options.seed + max((len(results[case]) for case in cases), default=0)
+        while cases and _operations(results, subject) < options.operations:
+            for case in cases:
+                results[case].append(_result(case, seed, options, out))
+            seed += 1
+
+
+def _operations(results: dict[Case, list[Result]], subject: str) -> int:
+    return sum(
+        each.operations
+        for case, found in results.items()
+        if case.subject == subject
+        for each in found
+    )
+
+
+def _result(case: Case, seed: int, options: argparse.Namespace, out: Path) -> Result:
+    """Run one case, or take the result of an earlier run of the same length."""
+    slug = f"{case.subject}-{case.fault}-{seed}-{options.seconds:g}s".replace(" ", "_")
+    kept, history = out / "results" / f"{slug}.json", out / "histories" / f"{slug}.jsonl.gz"
+    if options.resume and kept.exists():
+        return Result.load(kept)
+    began = time.monotonic()
+    run(Plan(case.subject, case.fault, seed, options.seconds), history)
+    read = read_history(lines_of(history))
+    found = check(read)
+    result = result_of(found)
+    if not result.firings and case.fault != "none":
+        result = _never_fired(result)
+    result.save(kept)
+    _say(
+        f"{case.subject}, {case.fault}, seed {seed}: {result.operations:,} operations in "
+        f"{time.monotonic() - began:.0f} s" + (", BROKEN" if result.broken else "")
+    )
+    if result.broken and case.subject in OURS:
+        _show(read, found, result, options)
+    return result
+
+
+def _never_fired(result: Result) -> Result:
+    from dataclasses import replace
+
+    return replace(result, broken=(*result.broken, "the fault never fired"))
+
+
+def _show(history: History, found: Findings, result: Result, options: argparse.Namespace) -> None:
+    """Print what is broken, the shortest part of the history that shows it, and how to replay."""
+    for line in result.broken:
+        _say(f"  {line}")
+    for line in shortest(history, found)[:SHOWN]:
+        _say(f"    {line}")
+    command = [
+        *("python", "-m", "proof", "--subjects", result.subject, "--faults", result.fault),
+        *("--seed", str(result.seed), "--seeds", "1", "--seconds", f"{options.seconds:g}"),
+    ]
+    _say(f"  replay: {shlex.join(command)}")
+
+
+def shortest(history: History, found: Findings) -> list[str]:
+    """Return the operations of the worst window of the worst series, in the order of begins."""
+    worst = found.excess
+    if worst.billionths <= 0:
+        return []
+    lines = []
+    for each in history.operations:
+        amount = each.amounts.get(worst.series)
+        end = history.finish_ns if each.after is None else each.after
+        if amount and each.before <= worst.end and end >= worst.begin:
+            times = f"{(each.before - worst.begin) / 1e6:+.0f}..{(end - worst.begin) / 1e6:+.0f} ms"
+            lines.append(f"{times} {each.process} {each.name} {amount:+} {each.outcome}")
+    return lines
+
+
+def _report(results: Iterable[list[Result]], out: Path) -> int:
+    """Say which promises were broken; peers promise nothing here."""
+    broken = [each for found in results for each in found if each.broken and each.subject in OURS]
+    unfired = [
+        each
+        for found in results
+        for each in found
+        if each.subject in PEERS and "the fault never fired" in each.broken
+    ]
+    _say(f"Histories and results are in {out}")
+    for each in (*broken, *unfired):
+        _say(f"BROKEN: {each.subject}, {each.fault}, seed {each.seed}: {'; '.join(each.broken)}")
+    return 1 if broken or unfired else 0
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(line + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,102 @@
+"""The ledger: what was certainly used, what may have been, and what the subject shows of it.
+
+A rate keeps what a dead process has taken. A process that died, or that counted lost refunds, may
+have left something charged for callers that left, and for one side of rejected cascades. A quota
+gives a hold back that nobody renews, so what a dead process held costs nothing in the end, and an
+exit without an answer costs all or nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from proof.checker.history import (
+    ADMITTED,
+    CANCELLED,
+    REJECTED,
+    UNKNOWN,
+    WRITTEN,
+    History,
+    Operation,
+    Terms,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """The use of one series: at least, and at most if all that is unknown was carried out."""
+
+    least: int = 0
+    most: int = 0
+
+    def plus(self, least: int, most: int) -> Account:
+        return Account(self.least + least, self.most + most)
+
+
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """One series at the end, compared with its account."""
+
+    series: str
+    missing: float  # tokens that are neither there nor accounted for
+    credited_twice: float  # tokens that are there although they were used
+    usage_error: float  # counted use outside of the account
+
+
+def account(history: History, terms: Terms) -> Account:
+    """Return what the series was used for, according to its callers."""
+    if terms.is_quota:
+        return _quota_account(history, terms.series)
+    total = Account()
+    for each in history.operations:
+        amount = each.amounts.get(terms.series, 0)
+        if each.outcome in (ADMITTED, WRITTEN):
+            total = total.plus(amount, amount)
+        elif each.outcome == UNKNOWN or _may_be_charged(history, each):
+            total = total.plus(min(0, amount), max(0, amount))
+    return total
+
+
+def _may_be_charged(history: History, each: Operation) -> bool:
+    """Return whether a refund may be missing: of a caller that left, or of a rejected cascade."""
+    takes_back = each.outcome == CANCELLED or (each.outcome == REJECTED and _cascades(each))
+    return takes_back and each.process not in history.clean
+
+
+def _cascades(each: Operation) -> bool:
+    return len({series.rpartition("/")[0] for series in each.amounts}) > 1
+
+
+def _quota_account(history: History, series: str) -> Account:
+    held: dict[tuple[str, int], int] = {}
+    exits: dict[tuple[str, int], Operation] = {}
+    for each in history.operations:
+        if series not in each.amounts:
+            continue
+        if each.is_decision and each.outcome == ADMITTED:
+            held[each.lease] = each.amounts[series]
+        elif not each.is_decision:
+            exits[each.lease] = each
+    total = Account()
+    for lease, exit_ in exits.items():
+        cost = held[lease] + exit_.amounts[series]
+        total = total.plus(cost if exit_.outcome == WRITTEN else 0, cost)
+    return total
+
+
+def balance(history: History, terms: Terms) -> Balance:
+    """Compare the last readings of a series with its account."""
+    used, series = account(history, terms), terms.series
+    missing = twice = wrong = 0
+    if series in history.levels:
+        _, level = history.levels[series]
+        least, most = terms.capacity, terms.capacity
+        if terms.is_quota:
+            least, most = terms.capacity - used.most, terms.capacity - used.least
+        missing, twice = max(0, least - level), max(0, level - most)
+    if series in history.usage:
+        counted = history.usage[series]
+        wrong = max(0, used.least - counted, counted - used.most)
+        twice = max(twice, used.least - counted)
+    unit = terms.unit
+    return Balance(series, missing / unit, twice / unit, wrong / unit)

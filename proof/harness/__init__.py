@@ -1,0 +1,1 @@
+"""The harness: worker processes with random workloads, stores, and the faults between them."""

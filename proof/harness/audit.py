@@ -1,0 +1,86 @@
+"""Before and after a run of our own limiter: limits are stored; levels and usage are read.
+
+A level is what an acquire could really take, when nothing was used for as long as limits need to
+fill and holds need to expire.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from decimal import Decimal
+from typing import Any
+
+from proof.harness.diary import Diary, now_ns
+from proof.harness.limits import BUDGET, NANO, QUOTA, RESOURCE, TUNED, Bucket, buckets_of, terms_of
+from proof.harness.plan import HOLD_TTL_S, Plan
+from zae_limiter import RateLimiter, RateLimitExceeded, Repository
+
+QUIET_S = max(1.5 * HOLD_TTL_S, 2.5) + 0.6
+
+
+async def prepare(plan: Plan, repo: Repository) -> None:
+    """Store the limits and the hierarchy."""
+    for bucket in buckets_of(plan.subject):
+        await repo.create_entity(
+            bucket.entity, parent_id=bucket.parent, cascade=bucket.parent is not None
+        )
+        await repo.set_limits(bucket.entity, list(bucket.limits), RESOURCE)
+
+
+def tell_terms(plan: Plan, diary: Diary) -> None:
+    for bucket in buckets_of(plan.subject):
+        for terms in terms_of(bucket):
+            diary.tell("limit", **terms)
+
+
+async def read(plan: Plan, repo: Repository, diary: Diary) -> None:
+    """Note usage, then levels, which takes them."""
+    buckets, limiter = buckets_of(plan.subject), RateLimiter(repo)
+    for bucket in (BUDGET, QUOTA):
+        await _sweep(limiter, bucket)
+    for bucket in buckets:
+        for name, amount in (await _usage(repo, bucket)).items():
+            diary.tell("usage", series=bucket.series(name), amount=amount)
+    for bucket in buckets:
+        if bucket in (TUNED, QUOTA) or bucket.parent is not None:
+            continue  # their last terms or windows are open, or their parent's level bounds them
+        for name, amount in (await _levels(limiter, bucket)).items():
+            diary.tell("level", series=bucket.series(name), at=now_ns(), amount=amount)
+
+
+async def _sweep(limiter: RateLimiter, bucket: Bucket) -> None:
+    """Charge nothing in the end: only a charge takes expired holds out of the counted use."""
+    (limit,) = bucket.limits
+    with suppress(RateLimitExceeded):  # nothing is held: an expired hold would have made room
+        async with limiter.acquire(bucket.entity, RESOURCE, {limit.name: 1}) as lease:
+            await lease.settle({limit.name: 0})
+
+
+async def _usage(repo: Repository, bucket: Bucket) -> dict[str, int]:
+    names = [limit.name for limit in bucket.limits]
+    if bucket is BUDGET:  # reports of hours round
+        state = await repo.get_bucket(bucket.entity, RESOURCE, "usd")
+        return {"usd": 0 if state is None else int(state.total_consumed_milli or 0)}
+    snapshots, key = [], None
+    while True:
+        page, key = await repo.get_usage_snapshots(
+            bucket.entity, RESOURCE, window_type="hourly", next_key=key
+        )
+        snapshots += page
+        if key is None:
+            break
+    return {name: sum(each.counters.get(name, 0) for each in snapshots) for name in names}
+
+
+async def _levels(limiter: RateLimiter, bucket: Bucket) -> dict[str, int]:
+    found: dict[str, Any] = await limiter.available(bucket.entity, RESOURCE)
+    wanted = {name: amount for name, amount in found.items() if amount > 0}
+    try:
+        async with limiter.acquire(bucket.entity, RESOURCE, wanted, timeout=0):
+            pass
+    except RateLimitExceeded:
+        return dict.fromkeys(found, 0)
+    return {
+        name: int(amount * NANO) if isinstance(amount, Decimal) else amount
+        for name, amount in found.items()
+    }

@@ -1,0 +1,43 @@
+"""What one run does, as data that its processes share."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+MEMORY, SQLITE, DYNAMODB = "ours memory", "ours sqlite", "ours dynamodb"
+OURS = (MEMORY, SQLITE, DYNAMODB)
+LIMITS_REDIS, THROTTLED_REDIS, PYRATE_SQLITE = (
+    "limits redis",
+    "throttled-py redis",
+    "pyrate-limiter sqlite",
+)
+PEERS = (LIMITS_REDIS, THROTTLED_REDIS, PYRATE_SQLITE)
+SUBJECTS = (*OURS, *PEERS)
+HOLD_TTL_S = 2
+CONFIG_CACHE_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One run: a subject under a fault, with a seed."""
+
+    subject: str
+    fault: str
+    seed: int
+    seconds: float
+    processes: int = 3
+    tasks: int = 6  # callers in each process
+    url: str = ""
+    other_url: str = ""  # the way of process 0 to the store, if it has its own
+
+    def with_urls(self, url: str, other_url: str = "") -> Plan:
+        return replace(self, url=url, other_url=other_url or url)
+
+    def save(self, path: Path) -> None:
+        path.write_text(json.dumps(asdict(self)))
+
+    @classmethod
+    def load(cls, path: Path) -> Plan:
+        return cls(**json.loads(path.read_text()))

@@ -1,0 +1,305 @@
+"""Random callers of our own limiter: every operation is noted before it begins and when it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from decimal import Decimal
+from random import Random
+from typing import Any
+
+from proof.harness.diary import Diary, now_ns
+from proof.harness.limits import (
+    BUDGET,
+    CHILDREN,
+    NANO,
+    PLAIN,
+    QUOTA,
+    RESOURCE,
+    SHARDED,
+    TUNED,
+    TUNINGS,
+    WAIT_S,
+    WAITING,
+    Bucket,
+    rate_terms,
+)
+from proof.harness.plan import CONFIG_CACHE_S, DYNAMODB, Plan
+from zae_limiter import (
+    RateLimiter,
+    RateLimiterUnavailable,
+    RateLimitExceeded,
+    Repository,
+)
+from zae_limiter.dynamodb.items.bucket import BucketId
+from zae_limiter.transport.calls import Deadline
+
+PAUSE_S = 0.004
+CLOCKS_EVERY_S = 0.25
+TUNED_EVERY_S = 1.2
+SHAPED_EVERY_S = 0.25
+# After a change all processes use the new limits when their caches have expired; with time to
+# spare for a call that has read the cache just before.
+KNOWN_WITHIN_NS = int((CONFIG_CACHE_S + 1) * NANO)
+ENDINGS = ("plain",) * 5 + ("more", "less", "settle", "release", "consume", "raise", "left")
+
+
+class BlockFailed(Exception):
+    """What goes wrong in a block."""
+
+
+class Workload:
+    """The callers of one process."""
+
+    def __init__(self, plan: Plan, number: int, diary: Diary, repo: Repository) -> None:
+        self._plan, self._number, self._diary, self._repo = plan, number, diary, repo
+        self._limiter = RateLimiter(repo)
+        self._stopped = asyncio.Event()
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+    async def run(self) -> None:
+        """Work until told to stop; all leases end before this does."""
+        ends = time.monotonic() + self._plan.seconds
+        seed = f"{self._plan.seed}.{self._diary.process}"
+        async with asyncio.TaskGroup() as group:
+            for task in range(self._plan.tasks):
+                group.create_task(self._until(ends, self._call, Random(f"{seed}.{task}")))
+            group.create_task(self._every(ends, CLOCKS_EVERY_S, self._read_clocks))
+            if self._number == 0:
+                group.create_task(self._every(ends, TUNED_EVERY_S, self._tune))
+            if self._plan.subject == DYNAMODB:
+                chance = Random(f"{seed}.shape")
+                group.create_task(self._every(ends, SHAPED_EVERY_S, lambda: self._reshape(chance)))
+
+    async def _until(self, ends: float, work: Any, chance: Random) -> None:
+        while time.monotonic() < ends and not self._stopped.is_set():
+            await work(chance)
+            await asyncio.sleep(chance.random() * PAUSE_S)
+
+    async def _every(self, ends: float, seconds: float, work: Any) -> None:
+        while time.monotonic() < ends and not self._stopped.is_set():
+            await work()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stopped.wait(), seconds)
+
+    # --- one call
+
+    async def _call(self, chance: Random) -> None:
+        bucket = self._some_bucket(chance)
+        amounts = _some_amounts(bucket, chance)
+        timeout = chance.random() * WAIT_S if bucket is WAITING and chance.random() < 0.7 else None
+        lease = Lease(self._diary, self._repo, bucket, amounts, timeout)
+        acquire = self._limiter.acquire(
+            bucket.entity, RESOURCE, _written(bucket, amounts), timeout=timeout
+        )
+        leaves_s = chance.random() * 0.005 if chance.random() < 0.03 else None
+        if await lease.enter(acquire, leaves_s):
+            await self._block(lease, chance)
+
+    def _some_bucket(self, chance: Random) -> Bucket:
+        kinds: list[Bucket] = [*PLAIN * 2, WAITING, *CHILDREN, TUNED, BUDGET, BUDGET, QUOTA]
+        if self._plan.subject == DYNAMODB:
+            kinds += [SHARDED, SHARDED]
+        return chance.choice(kinds)
+
+    async def _block(self, lease: Lease, chance: Random) -> None:
+        if chance.random() < 0.3:
+            await asyncio.sleep(chance.random() * 0.02)
+        ending = chance.choice(ENDINGS)
+        bucket = lease.bucket
+        if bucket in (BUDGET, QUOTA) and ending in ("release", "consume"):
+            ending = "settle"  # a hold is settled once
+        if bucket is SHARDED and ending in ("more", "consume"):
+            ending = "less"  # debts of shards have a bound of their own
+        await lease.end(ending, chance)
+
+    # --- clocks, limits, shapes
+
+    async def _read_clocks(self) -> None:
+        before = now_ns()
+        host, limiter = time.time_ns(), self._repo._context.clock()  # noqa: SLF001 - the clock in use
+        after = now_ns()
+        if after - before < NANO // 1000:
+            self._diary.tell(
+                "clock", at=before, host=host - before, limiter=limiter * 1_000_000 - before
+            )
+
+    async def _tune(self) -> None:
+        """Change limits; until it is known by all, either may be in force."""
+        turn = int(time.monotonic() / TUNED_EVERY_S) % 2
+        (limit,) = TUNINGS[turn]
+        began = now_ns()
+        ends = 2**62
+        try:
+            await self._repo.set_limits(TUNED.entity, [limit], RESOURCE)
+            ends = now_ns() + KNOWN_WITHIN_NS
+        except RateLimiterUnavailable:
+            pass  # it may still arrive
+        finally:
+            self._diary.tell("limit", **rate_terms(TUNED, limit), since=[began, ends])
+
+    async def _reshape(self, chance: Random) -> None:
+        """Split or merge, as clients do under pressure."""
+        context = self._repo._context  # noqa: SLF001 - no public method splits at will
+        shaper, clock = context.engine.buckets.resharder, context.clock  # type: ignore[attr-defined]
+        bucket_id = BucketId(self._repo.namespace_id, SHARDED.entity, RESOURCE)
+        within = Deadline(2)
+        try:
+            found = await shaper._reader.read_all(bucket_id, clock, within)  # noqa: SLF001
+            pairs = [each for each in found if each.n > 1 and each.survives]
+            if not found:
+                return
+            self._diary.tell("shape", bucket=SHARDED.entity)
+            if len(found) < 4 and (not pairs or chance.random() < 0.5):
+                await shaper.split(bucket_id, chance.choice(sorted(found)), clock, within)
+            elif pairs:
+                resolved = await self._repo.charging.resolve(SHARDED.entity, RESOURCE, clock())
+                shard = chance.choice(sorted(pairs))
+                await shaper.merge(bucket_id, shard, resolved.in_force, clock, within)
+        except (RateLimiterUnavailable, TimeoutError):
+            pass
+
+
+class Lease:
+    """One call, from its begin to its end, and what it has taken and still owes."""
+
+    def __init__(
+        self,
+        diary: Diary,
+        repo: Repository,
+        bucket: Bucket,
+        amounts: Mapping[str, int],
+        timeout: float | None,
+    ) -> None:
+        self.bucket = bucket
+        self._diary, self._repo, self._timeout = diary, repo, timeout
+        self._taken = dict(amounts)
+        self._number = 0
+        self._acquire: Any = None
+        self._lease: Any = None
+
+    async def enter(self, acquire: Any, leaves_s: float | None) -> bool:
+        """Acquire; a caller that leaves does so after these seconds. True if it was admitted."""
+        self._acquire = acquire
+        self._number = self._diary.begin("acquire", self._by_series(self._taken))
+        lost, began_s = self._repo.lost_settlements, time.monotonic()
+        task = asyncio.ensure_future(acquire.__aenter__())
+        if leaves_s is not None:
+            await asyncio.wait([task], timeout=leaves_s)
+            task.cancel()
+        try:
+            self._lease = await task
+            outcome = "admitted"
+        except RateLimitExceeded:
+            # A caller that wakes after its deadline leaves, and gives its reservation back.
+            is_late = self._timeout is not None and time.monotonic() - began_s > self._timeout
+            outcome = "cancelled" if is_late else "rejected"
+        except RateLimiterUnavailable:
+            outcome = "unknown"
+        except asyncio.CancelledError:
+            outcome = "cancelled" if lost == self._repo.lost_settlements else "unknown"
+        self._diary.end(self._number, outcome)
+        return outcome == "admitted"
+
+    async def end(self, ending: str, chance: Random) -> None:
+        """Change the lease in one way, and leave its block."""
+        failure: BaseException | None = None
+        changes: dict[str, int] = {}
+        if ending == "raise":
+            failure = BlockFailed()
+        elif ending == "left":
+            failure = asyncio.CancelledError()
+        elif ending == "release":
+            await self._release(chance)
+        elif ending == "consume":
+            await self._consume(chance)
+        elif ending != "plain":
+            changes = await self._adjust(ending, chance)
+        if failure is not None:
+            changes = {name: -amount for name, amount in self._taken.items()}
+        await self._exit(failure, changes)
+
+    async def _adjust(self, ending: str, chance: Random) -> dict[str, int]:
+        most = {"more": (0, 1), "less": (-1, 0), "settle": (-1, 1)}[ending]
+        changes = {
+            name: chance.randint(most[0] * amount, most[1] * min(amount, 5))
+            for name, amount in self._taken.items()
+        }
+        if ending == "settle":
+            costs = {name: amount + changes[name] for name, amount in self._taken.items()}
+            await self._lease.settle(_written(self.bucket, costs))
+        else:
+            await self._lease.adjust(_written(self.bucket, changes))
+        return changes
+
+    async def _release(self, chance: Random) -> None:
+        amounts = {name: chance.randint(0, amount) for name, amount in self._taken.items()}
+        back = {name: -amount for name, amount in amounts.items()}
+        number = self._diary.begin("release", self._by_series(back), self._number)
+        try:
+            await self._lease.release(_written(self.bucket, amounts))
+        except RateLimiterUnavailable:
+            self._diary.end(number, "unknown")
+        else:
+            self._diary.end(number, "written")
+        for name, amount in amounts.items():
+            self._taken[name] -= amount
+
+    async def _consume(self, chance: Random) -> None:
+        amounts = {name: chance.randint(1, 3) for name in self._taken}
+        number = self._diary.begin("consume", self._by_series(amounts), self._number)
+        try:
+            await self._lease.consume(_written(self.bucket, amounts))
+        except RateLimitExceeded:
+            self._diary.end(number, "rejected")
+        except RateLimiterUnavailable:
+            self._diary.end(number, "unknown")
+        else:
+            self._diary.end(number, "admitted")
+            for name, amount in amounts.items():
+                self._taken[name] += amount
+
+    async def _exit(self, failure: BaseException | None, changes: dict[str, int]) -> None:
+        number = self._diary.begin("exit", self._by_series(changes or self._zero()), self._number)
+        lost = self._repo.lost_settlements
+        kind = None if failure is None else type(failure)
+        await self._acquire.__aexit__(kind, failure, None)
+        is_lost = lost != self._repo.lost_settlements
+        self._diary.end(number, "unknown" if is_lost else "written")
+
+    def _zero(self) -> dict[str, int]:
+        return dict.fromkeys(self._taken, 0)
+
+    def _by_series(self, amounts: Mapping[str, int]) -> dict[str, int]:
+        """Return amounts by series; those of a child are its parent's, too."""
+        entities = [self.bucket.entity, self.bucket.parent]
+        return {
+            f"{entity}/{name}": amount
+            for entity in entities
+            if entity is not None
+            for name, amount in amounts.items()
+        }
+
+
+def _some_amounts(bucket: Bucket, chance: Random) -> dict[str, int]:
+    if bucket is BUDGET:
+        return {"usd": chance.randrange(1, NANO)}
+    if bucket is QUOTA:
+        return {"calls": chance.randint(1, 3)}
+    if bucket is SHARDED:
+        return {"rpm": chance.choice((1, 2, 5, 30))}
+    amounts = {"rpm": chance.randint(1, 5)}
+    if bucket in PLAIN and chance.random() < 0.8:
+        amounts["tpm"] = chance.choice((10, 50, 400))
+    return amounts
+
+
+def _written(bucket: Bucket, amounts: Mapping[str, int]) -> dict[str, Any]:
+    """Return amounts as users write them: those of a budget are decimals."""
+    if bucket is BUDGET:
+        return {name: Decimal(amount) / NANO for name, amount in amounts.items()}
+    return dict(amounts)
