@@ -21,10 +21,9 @@ from zae_limiter import Limit, RateLimiter, RateLimitExceeded, Repository, llm
 LIMITS = [
     Limit.per_minute("rpm", 600),
     Limit.per_minute("tpm", 60_000, burst=6_000),
-    Limit.per_day("usd_micro", 5_000_000),  # millionths of a dollar: 5 dollars a day
+    Limit.budget("usd", "5.00", per="day"),
 ]
-# A price in dollars per million tokens is a price in millionths of a dollar per token.
-METER = {**llm.DEFAULT_METER, "usd_micro": llm.Weights(input="0.15", output="0.6")}
+PRICES = llm.Prices.load(Path(__file__).with_name("prices.yaml"))
 PATIENCE_S = 3_600.0  # for one prompt; what cannot fit by then is rejected at once
 WORKERS = 8
 MODEL = "m"
@@ -54,7 +53,7 @@ async def ask(limiter: RateLimiter, client: openai.AsyncOpenAI, prompt: str) -> 
     request: dict[str, Any] = {"model": MODEL, "messages": messages, "max_tokens": 200}
     try:
         async with llm.reserve(
-            limiter, "batch", MODEL, request, meter=METER, timeout=PATIENCE_S
+            limiter, "batch", MODEL, request, prices=PRICES, timeout=PATIENCE_S
         ) as call:
             response = await client.chat.completions.create(**request)
             call.record(response)

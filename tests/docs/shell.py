@@ -22,7 +22,7 @@ NOT_RUN = {
 OWN_OF_AWS = {("cloudformation", "deploy")}
 OF_STACKS = ("cfn-template", "lambda-export", *STACK_COMMANDS)
 # They start servers, or take their time; tests of their own run them.
-PARSED_ONLY = ("dashboard", "demo", "loadtest", "local")
+PARSED_ONLY = ("dashboard", "demo", "loadtest", "local", "serve")
 
 
 class Line:

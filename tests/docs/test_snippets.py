@@ -58,7 +58,7 @@ def test_the_example_of_the_readme_can_be_pasted(tmp_path):
 
 
 def test_every_block_says_what_it_is():
-    languages = {"bash", "json", "mermaid", "py", "python", "sql", "text", "yaml"}
+    languages = {"bash", "javascript", "json", "mermaid", "py", "python", "sql", "text", "yaml"}
     for page in PAGES:
         marked = {language for _, language, _ in FENCE.findall(page.read_text(encoding="utf-8"))}
         assert marked <= languages, name_of(page)

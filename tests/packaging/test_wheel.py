@@ -169,6 +169,7 @@ def test_the_wheel_contains_the_package_and_nothing_else(wheel):
         "zae_limiter_lab",
         "zae_limiter_ops",
         "zae_limiter_provisioner",
+        "zae_limiter_service",
     }
     names = set(zipfile.ZipFile(wheel).namelist())
     tracked = run("git", "ls-files", "src", cwd=ROOT).split()
@@ -216,6 +217,8 @@ EXTRAS = {
     "local": set(),
     "bench": {"gevent", "locust"},
     "dashboard": {"jinja2", "starlette", "uvicorn"},
+    "service": {"starlette", "uvicorn"},
+    "envoy": {"grpcio", "starlette", "uvicorn", "xds-protos"},
     "docs": {"mkdocs-material", "mkdocstrings"},
     "peers": {"aiobotocore", "boto3", "limits", "pyrate-limiter", "redis", "throttled-py"},
 }
@@ -235,7 +238,7 @@ def test_extras_install_what_they_name(wheel):
             and (each.marker is None or each.marker.evaluate({"extra": extra}))
         }
 
-    assert names("") == {"botocore", "click", "pyyaml", "rich"}
+    assert names("") == {"botocore", "click", "pyyaml", "rich", "tzdata"}
     assert set(metadata.get_all("Provides-Extra")) == {*EXTRAS, "dev"}
     assert {extra: names(extra) for extra in EXTRAS} == EXTRAS
     assert set(PROJECT["optional-dependencies"]) == {*EXTRAS, "dev"}
