@@ -15,7 +15,7 @@ LIMITS = [Limit.custom("rpm", 1_000_000, 1, 86_400)]
 
 def open_and_use(url):
     with (
-        SyncRepository.open(url=url, request_timeout=0.5) as repository,
+        SyncRepository.open(url=url, request_timeout=2) as repository,
         SyncRateLimiter(repository).acquire("user", "api", {"rpm": 1}, LIMITS),
     ):
         pass
@@ -50,7 +50,7 @@ def test_an_interrupted_open_leaves_no_lock_and_no_open_file(tmp_path, exists, s
             open_and_use(url)
         interrupt = InterruptAt(position)
         with suppress(KeyboardInterrupt), interrupt:
-            SyncRepository.open(url=url, request_timeout=0.5).close()
+            SyncRepository.open(url=url, request_timeout=2).close()
         open_and_use(url)  # would wait for a lock that was left behind
         if interrupt.struck is None:
             break

@@ -24,7 +24,8 @@ from zae_limiter import (
     SyncRepository,
 )
 
-TIMEOUT = 0.3
+# Long enough for a busy machine to open a store and to wake a thread in time.
+TIMEOUT = 1.0
 RPM = Limit.per_minute("rpm", 100)
 
 
@@ -133,7 +134,7 @@ async def test_a_give_back_that_fails_leaves_the_cancellation_as_it_is(sqlite_ur
 
 
 async def test_a_refund_that_fails_leaves_the_blocks_own_error_as_it_is(sqlite_url, path, errors):
-    async with await Repository.open(url=sqlite_url, request_timeout=0.05) as repo:
+    async with await Repository.open(url=sqlite_url, request_timeout=TIMEOUT) as repo:
         limiter = RateLimiter(repo)
         await repo.set_system_defaults([RPM])
         with a_failing_block():
@@ -146,7 +147,7 @@ async def test_a_refund_that_fails_leaves_the_blocks_own_error_as_it_is(sqlite_u
 
 
 def test_a_settlement_that_sqlite_refuses_is_counted(sqlite_url, path, clock, errors):
-    with SyncRepository.open(url=sqlite_url, clock=clock, request_timeout=0.05) as repo:
+    with SyncRepository.open(url=sqlite_url, clock=clock, request_timeout=TIMEOUT) as repo:
         limiter = SyncRateLimiter(repo)
         repo.set_system_defaults([RPM])
         with limiter.acquire("user", "api", {"rpm": 40}) as lease:

@@ -23,7 +23,7 @@ RPM = [Limit.per_minute("rpm", 10)]
 
 @pytest.fixture
 def repo(sqlite_url, clock):
-    with SyncRepository.open(url=sqlite_url, clock=clock, request_timeout=0.02) as repository:
+    with SyncRepository.open(url=sqlite_url, clock=clock, request_timeout=0.25) as repository:
         repository.set_system_defaults(RPM)
         yield repository
 

@@ -18,6 +18,7 @@ from zae_limiter import (
 
 RPM = [Limit.per_minute("rpm", 10)]
 USER = ("user", "api", {"rpm": 1})
+TIMEOUT = 1.0  # long enough for a busy machine to open a store
 
 
 class Kernel:
@@ -47,7 +48,7 @@ def kernel(monkeypatch):
 def take(request, sqlite_url, clock):
     """Charge one token; answers what is left."""
     if request.param == "sync":
-        with SyncRepository.open(url=sqlite_url, clock=clock, request_timeout=0.2) as repository:
+        with SyncRepository.open(url=sqlite_url, clock=clock, request_timeout=TIMEOUT) as repository:
             repository.set_system_defaults(RPM)
             limiter = SyncRateLimiter(repository)
 
@@ -58,7 +59,7 @@ def take(request, sqlite_url, clock):
             yield take_one
         return
     with asyncio.Runner() as runner:
-        opening = Repository.open(url=sqlite_url, clock=clock, request_timeout=0.2)
+        opening = Repository.open(url=sqlite_url, clock=clock, request_timeout=TIMEOUT)
         repository = runner.run(opening)
         runner.run(repository.set_system_defaults(RPM))
         limiter = RateLimiter(repository)
