@@ -11,9 +11,15 @@ import contextlib
 import sys
 import threading
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from proof.harness.diary import Diary
 from proof.harness.plan import CONFIG_CACHE_S, MEMORY, OURS, Plan
+
+if TYPE_CHECKING:
+    from zae_limiter import Repository
+
+TRIED_EVERY_S = 0.1
 
 
 def main(folder: Path, number: int, incarnation: int) -> None:
@@ -34,12 +40,9 @@ def main(folder: Path, number: int, incarnation: int) -> None:
 async def _own(plan: Plan, number: int, diary: Diary) -> None:
     from proof.harness import audit
     from proof.harness.workload import Workload
-    from zae_limiter import Repository
 
     url = plan.other_url if number == 0 else plan.url
-    async with await Repository.open(
-        url=url, provision="never", config_cache_ttl=CONFIG_CACHE_S
-    ) as repo:
+    async with await _opened(url) as repo:
         is_alone = plan.subject == MEMORY  # what it keeps, no other process can read
         if is_alone:
             await audit.prepare(plan, repo)
@@ -52,6 +55,23 @@ async def _own(plan: Plan, number: int, diary: Diary) -> None:
             await asyncio.sleep(audit.QUIET_S)
             await audit.read(plan, repo, diary)
     diary.tell("closed", lost=lost)
+
+
+async def _opened(url: str) -> Repository:
+    """Open the store; if the process has no right to write to it, try until it has."""
+    from zae_limiter import PermissionDenied, Repository
+
+    was_refused = False
+    while True:
+        try:
+            return await Repository.open(
+                url=url, provision="never", config_cache_ttl=CONFIG_CACHE_S
+            )
+        except PermissionDenied:
+            if not was_refused:
+                _say("refused")
+            was_refused = True
+            await asyncio.sleep(TRIED_EVERY_S)
 
 
 async def _orders(stop) -> None:  # noqa: ANN001

@@ -6,8 +6,11 @@ history shows the recovery. Every fault counts how often it has struck.
 
 from __future__ import annotations
 
+import os
+import shutil
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from errno import ENOSPC
 from pathlib import Path
@@ -35,6 +38,8 @@ ALL = (MEMORY, *PROCESSES)
 SERVERS = (DYNAMODB, LIMITS_REDIS, THROTTLED_REDIS)
 PROXIED = (DYNAMODB,)
 FILES = (SQLITE, PYRATE_SQLITE)
+# Starts a process of root that obeys the permissions of files, as those of other users do.
+UNPRIVILEGED = ("setpriv", "--bounding-set=-dac_override")
 
 
 @dataclass(slots=True)
@@ -71,6 +76,7 @@ class Fault:
     subjects: tuple[str, ...]
     elsewhere: str = "does not apply"
     has_offsets: bool = False
+    obeys_permissions: bool = False  # processes of root do not, unless they give up that right
     needs: Callable[[], str | None] = lambda: None  # why it cannot be made on this machine
 
     def environment(self, offsets: Path) -> Mapping[str, str]:
@@ -84,6 +90,11 @@ class Fault:
             # The time since boot is no host's to change; nor is the clock of the diaries.
             "FAKETIME_DONT_FAKE_MONOTONIC": "1",
         }
+
+    @property
+    def prefix(self) -> tuple[str, ...]:
+        """The command that starts a process with the rights that the fault needs."""
+        return UNPRIVILEGED if self.obeys_permissions and os.geteuid() == 0 else ()
 
 
 def _nothing(scene: Scene) -> None:
@@ -191,6 +202,35 @@ def _write_until_full(path: Path) -> int:
     return 1
 
 
+def _protect(scene: Scene) -> None:
+    """Make the file read-only; a process that begins meanwhile cannot write to it.
+
+    Processes that have the file open go on: permissions are looked at when a file is opened.
+    """
+    assert scene.store.disk is not None
+    disk = scene.store.disk
+    while scene.sleep(scene.chance.uniform(0.1, 0.5)):
+        worker, begin = scene.chance.choice(scene.workers), now_ns()
+        worker.kill()
+        _set_modes(disk, folder=0o555, file=0o444)
+        try:
+            was_refused = worker.begin_refused()
+            scene.sleep(0.8)
+        finally:
+            _set_modes(disk, folder=0o755, file=0o644)
+        if was_refused:
+            worker.ready()
+            worker.go()
+        scene.struck("read-only", begin, 1)
+
+
+def _set_modes(disk: Path, *, folder: int, file: int) -> None:
+    disk.chmod(folder)
+    for path in disk.iterdir():
+        with suppress(FileNotFoundError):  # SQLite removes files of its own
+            path.chmod(file)
+
+
 def _both(first: Strike, second: Strike) -> Strike:
     """Return two faults at once: the second one in a thread of its own."""
 
@@ -213,6 +253,12 @@ def _no_faketime() -> str | None:
 
 def _no_mount() -> str | None:
     return None if can_mount() else "only root can mount a small file system"
+
+
+def _no_setpriv() -> str | None:
+    if os.geteuid() != 0 or shutil.which(UNPRIVILEGED[0]):
+        return None
+    return "root obeys no permissions, and setpriv is not installed: apt-get install util-linux"
 
 
 _LOSE = _on_the_way("lose_answer")
@@ -245,6 +291,14 @@ FAULTS = {
             "is not reached by HTTP",
         ),
         Fault("full disk", _fill_disk, FILES, "has no file", needs=_no_mount),
+        Fault(
+            "read-only file",
+            _protect,
+            FILES,
+            "has no file",
+            obeys_permissions=True,
+            needs=_no_setpriv,
+        ),
         Fault(
             "full disk and kill -9", _both(_fill_disk, _kill), FILES, "has no file", needs=_no_mount
         ),

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,8 +19,15 @@ SHOWN = 3000  # characters of its errors, if it fails
 class Worker:
     """One process, under its number; a later incarnation takes the place of a killed one."""
 
-    def __init__(self, folder: Path, number: int, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        number: int,
+        environment: Mapping[str, str],
+        prefix: Sequence[str] = (),
+    ) -> None:
         self._folder, self._number, self._environment = folder, number, dict(environment)
+        self._prefix = prefix
         self._incarnation = 0
         self._start()
 
@@ -29,6 +36,7 @@ class Worker:
         self._errors, self._log = errors, errors.open("w")
         self._process = subprocess.Popen(
             [
+                *self._prefix,
                 sys.executable,
                 "-m",
                 "proof.worker",
@@ -69,6 +77,19 @@ class Worker:
         self._start()
         self.ready()
         self.go()
+
+    def begin_refused(self) -> bool:
+        """Start another process, whose store refuses it; True if it waits until it is let in.
+
+        Other limiters open their store and fail later: such a process works at once.
+        """
+        self._incarnation += 1
+        self._start()
+        assert self._process.stdout is not None
+        if self._process.stdout.readline().strip() == "refused":
+            return True
+        self.go()
+        return False
 
     def freeze(self) -> None:
         self._process.send_signal(signal.SIGSTOP)

@@ -66,7 +66,7 @@ def _work(plan: Plan, fault: Fault, store: Store, folder: Path, diary: Diary) ->
     with ExitStack() as stack:
         workers = []
         for number, path in enumerate(offsets):
-            workers.append(Worker(folder, number, fault.environment(path)))
+            workers.append(Worker(folder, number, fault.environment(path), fault.prefix))
             stack.callback(workers[-1].end)
         for worker in workers:
             worker.ready()

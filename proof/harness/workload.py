@@ -28,6 +28,7 @@ from proof.harness.limits import (
 )
 from proof.harness.plan import CONFIG_CACHE_S, DYNAMODB, Plan
 from zae_limiter import (
+    NamespaceNotFoundError,
     RateLimiter,
     RateLimiterUnavailable,
     RateLimitExceeded,
@@ -40,6 +41,8 @@ PAUSE_S = 0.004
 CLOCKS_EVERY_S = 0.25
 TUNED_EVERY_S = 1.2
 SHAPED_EVERY_S = 0.25
+PURGED_EVERY_S = 1.5
+OTHER_NAMESPACE = "purged"
 # After a change all processes use the new limits when their caches have expired; with time to
 # spare for a call that has read the cache just before.
 KNOWN_WITHIN_NS = int((CONFIG_CACHE_S + 1) * NANO)
@@ -71,6 +74,7 @@ class Workload:
             group.create_task(self._every(ends, CLOCKS_EVERY_S, self._read_clocks))
             if self._number == 0:
                 group.create_task(self._every(ends, TUNED_EVERY_S, self._tune))
+                group.create_task(self._every(ends, PURGED_EVERY_S, self._purge))
             if self._plan.subject == DYNAMODB:
                 chance = Random(f"{seed}.shape")
                 group.create_task(self._every(ends, SHAPED_EVERY_S, lambda: self._reshape(chance)))
@@ -141,6 +145,21 @@ class Workload:
             pass  # it may still arrive
         finally:
             self._diary.tell("limit", **rate_terms(TUNED, limit), since=[began, ends])
+
+    async def _purge(self) -> None:
+        """Use the same buckets in another namespace, and delete it with all that it holds.
+
+        Nothing of it is noted: the history must be the same as without the other namespace.
+        """
+        with suppress(RateLimiterUnavailable, NamespaceNotFoundError, RateLimitExceeded):
+            namespace_id = await self._repo.register_namespace(OTHER_NAMESPACE)
+            limiter = RateLimiter(await self._repo.namespace(OTHER_NAMESPACE))
+            for bucket in PLAIN:
+                amounts = {limit.name: limit.capacity for limit in bucket.limits}
+                async with limiter.acquire(bucket.entity, RESOURCE, amounts, list(bucket.limits)):
+                    pass
+            await self._repo.delete_namespace(OTHER_NAMESPACE)
+            await self._repo.purge_namespace(namespace_id)
 
     async def _reshape(self, chance: Random) -> None:
         """Split or merge, as clients do under pressure."""
