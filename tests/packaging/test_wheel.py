@@ -217,8 +217,8 @@ EXTRAS = {
     "local": set(),
     "bench": {"gevent", "locust"},
     "dashboard": {"jinja2", "starlette", "uvicorn"},
-    "service": {"starlette", "uvicorn"},
-    "envoy": {"grpcio", "starlette", "uvicorn", "xds-protos"},
+    "service": {"httptools", "starlette", "uvicorn", "uvloop"},
+    "envoy": {"grpcio", "httptools", "starlette", "uvicorn", "uvloop", "xds-protos"},
     "docs": {"mkdocs-material", "mkdocstrings"},
     "peers": {"aiobotocore", "boto3", "limits", "pyrate-limiter", "redis", "throttled-py"},
 }
