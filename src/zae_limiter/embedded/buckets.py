@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from zae_limiter.admission import settle as settling
@@ -61,7 +62,8 @@ def charge(
     The write of a charged bucket also stores the counts that were ``noted`` for it. It marks the
     thresholds that the charge reaches, and lists them in ``raised``.
     """
-    _begin(noted, raised)
+    if noted is not None or raised:
+        _begin(noted, raised)
     charges, until_ms, now_ms = request.charges, request.until_ms, request.clock()
     plans: list[_Decision] = []
     fits = True
@@ -111,7 +113,8 @@ def _with_life(plan: ChargePlan) -> ChargePlan:
     if plan.granted is None or plan.granted.life:
         return plan
     life = os.urandom(LIFE_BYTES).hex()
-    return plan._replace(
+    return replace(
+        plan,
         granted=plan.granted._replace(life=life),
         holds=tuple([hold._replace(life=life) for hold in plan.holds]),
         quota_holds=in_life(plan.quota_holds, life),
@@ -142,7 +145,8 @@ def settle(
 
     Thresholds are marked and listed as by ``charge``.
     """
-    _begin(noted, raised)
+    if noted is not None or raised:
+        _begin(noted, raised)
     now_ms = clock()
     for settlement in settlements:
         entity_id, resource = settlement.entity_id, settlement.resource
