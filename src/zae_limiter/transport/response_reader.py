@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from zae_limiter.clock import since_boot_ns
 from zae_limiter.transport.messages import HttpResponse
@@ -20,7 +20,8 @@ class MalformedResponse(Exception):
     """The received bytes are not an HTTP response."""
 
 
-class _Head(NamedTuple):
+@dataclass(slots=True)
+class _Head:
     """The head of a response, and how its body ends.
 
     ``length`` is None if the head does not name it; ``keeps`` says whether another response can
@@ -144,11 +145,15 @@ def _parsed_head(text: str) -> _Head:
             raise MalformedResponse("a header of the response has no colon")
         headers[name.lower()] = value.strip()
     status = int(code)
-    is_chunked = "chunked" in headers.get("transfer-encoding", "").lower()
+    encoding, connection = headers.get("transfer-encoding"), headers.get("connection")
+    is_chunked = encoding is not None and "chunked" in encoding.lower()
     length = _length(status, headers)
-    connection = headers.get("connection", "").lower()
-    keeps = "keep-alive" in connection if version == "HTTP/1.0" else "close" not in connection
-    return _Head(status, headers, length, is_chunked, keeps and (is_chunked or length is not None))
+    keeps = is_chunked or length is not None
+    if version == "HTTP/1.0":
+        keeps = keeps and connection is not None and "keep-alive" in connection.lower()
+    elif connection is not None:
+        keeps = keeps and "close" not in connection.lower()
+    return _Head(status, headers, length, is_chunked, keeps)
 
 
 def _length(status: int, headers: dict[str, str]) -> int | None:

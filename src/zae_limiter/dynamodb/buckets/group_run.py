@@ -69,6 +69,8 @@ class CarriedTally:
     unknown, they are lost, since they must never be counted twice.
     """
 
+    __slots__ = ("_bucket_id", "_noted", "_taken", "is_sent", "tally")
+
     def __init__(self, noted: NotedTallies, bucket_id: BucketId) -> None:
         self._noted = noted
         self._bucket_id = bucket_id

@@ -205,7 +205,14 @@ class WriteLoop:
         except (NotSent, Throttled):
             carried.is_sent = carried.is_sent and not takes_counts
             raise
-        return await self._learn(write, item, known, run)
+        bucket = self._learn(write, item, known, run)
+        if write.late_credits:
+            await self._credit_late(write.late_credits, write.write_id, run)
+        image, in_force = bucket.image, run.in_force.at(bucket.shard)
+        outlasts_refill = in_force.outlasts_refill(image.expires_ms, len(image.limits), run.now_ms)
+        if (write.may_leave_debt or not outlasts_refill) and is_too_early(image):
+            await self._upkeep.extend_ttl(run.shard_id, image, in_force, run.now_ms, run.deadline)
+        return FreshBucket(bucket)
 
     async def _write_turning(self, write: PlannedWrite, known: KnownBucket, run: GroupRun) -> Item:
         """Send a write that begins an hour, or drops one from the item.
@@ -242,12 +249,12 @@ class WriteLoop:
             if holds is not None:
                 self._is_aggregated = not holds
 
-    async def _learn(
+    def _learn(
         self, write: PlannedWrite, item: Item, known: KnownBucket, run: GroupRun
-    ) -> FreshBucket:
-        """Note the outcomes of a write, cache the item, and do the follow-up work of the write."""
+    ) -> StoredBucket:
+        """Note the outcomes of a write, cache the item, and announce a day that it has begun."""
         bucket = bucket_item.decode(item, known.bucket)
-        image, shard_id, now_ms = bucket.image, run.shard_id, run.now_ms
+        shard_id, now_ms = run.shard_id, run.now_ms
         self._cache.store(shard_id, bucket, now_ms, write.net_milli)
         if not write.structural:
             run.note(
@@ -259,13 +266,7 @@ class WriteLoop:
             self._announce(bucket, shard_id)
         elif self._later.failed:
             self._later.retry()
-        if write.late_credits:
-            await self._credit_late(write.late_credits, write.write_id, run)
-        in_force = run.in_force.at(bucket.shard)
-        outlasts_refill = in_force.outlasts_refill(image.expires_ms, len(image.limits), now_ms)
-        if (write.may_leave_debt or not outlasts_refill) and is_too_early(image):
-            await self._upkeep.extend_ttl(shard_id, image, in_force, now_ms, run.deadline)
-        return FreshBucket(bucket)
+        return bucket
 
     def _announce(self, bucket: StoredBucket, shard_id: ShardId) -> None:
         """Announce the day that a bucket has begun, and its resource, for queries of a resource.
