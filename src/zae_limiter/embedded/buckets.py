@@ -85,7 +85,8 @@ def charge(
             refuse_if_purging(tables, namespace_id)
     if not fits:
         return _rejection(tables, namespace_id, plans, now_ms)
-    images = []
+    images: list[BucketImage] = []
+    granted = Grant(charges, images)
     for wanted, plan, window, _ in plans:
         image = plan.granted
         assert image is not None
@@ -93,19 +94,14 @@ def charge(
             image = _with_noted(tables, namespace_id, wanted, image, noted)
         if plan.quota_holds:
             image = _with_marks(wanted, image, now_ms, raised)
-        _write(tables, namespace_id, wanted.entity_id, wanted.resource, image, closed=window)
-        images.append(image)
-    if until_ms is not None:
-        return _reserved(charges, plans, images)
-    granted = Grant(charges, images)
-    for _, plan, _, _ in plans:
+            granted.quota_holds = tuple([each.quota_holds for _, each, _, _ in plans])
         if plan.holds:
-            granted.holds = tuple([plan.holds for _, plan, _, _ in plans])
-        if plan.quota_holds:
-            granted.quota_holds = tuple([plan.quota_holds for _, plan, _, _ in plans])
+            granted.holds = tuple([each.holds for _, each, _, _ in plans])
         if plan.would_reject:
             granted.would_reject = True
-    return granted
+        _write(tables, namespace_id, wanted.entity_id, wanted.resource, image, closed=window)
+        images.append(image)
+    return granted if until_ms is None else _reserved(charges, plans, images)
 
 
 def _with_life(plan: ChargePlan) -> ChargePlan:

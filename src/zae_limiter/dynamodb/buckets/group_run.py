@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from zae_limiter.admission.tally import NO_TALLY
 from zae_limiter.concurrency.tallies import NotedTallies
@@ -52,10 +52,6 @@ class GroupRun:
                 self._outcomes[pending] = outcome
         self._open = still_open
         self.changes = [pending.change for pending in still_open]
-
-    def decided(self) -> Iterable[tuple[PendingChange, Outcome]]:
-        """Return the changes that are decided, with their outcomes."""
-        return self._outcomes.items()
 
     def outcomes(self) -> list[Outcome]:
         """Return the outcome of every change of the group, once all of them are decided."""

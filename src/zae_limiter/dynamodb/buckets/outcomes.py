@@ -79,7 +79,8 @@ def outcomes_of_write(
     charge is not judged (None) if the bucket has other limits by now: a write of credits alone
     does not check the limits. ``moments`` are the expiries of slots by position.
     """
-    carried = [changes[position] for position in positions]
+    are_all = len(positions) == len(changes)
+    carried = changes if are_all else [changes[position] for position in positions]
     applied = applied_outcomes(carried, bucket, now_ms)
     if moments:
         applied = [
@@ -96,7 +97,7 @@ def outcomes_of_write(
             )
             for position, each in zip(positions, applied, strict=True)
         ]
-    if len(positions) == len(changes):
+    if are_all:
         return applied
     outcomes: list[Outcome | None] = [None] * len(changes)
     for position, each in zip(positions, applied, strict=True):

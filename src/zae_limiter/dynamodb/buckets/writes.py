@@ -190,9 +190,12 @@ def balance_write(
     for key, each in carried.tokens().items():
         state, of_others = image.limits[key], others.get(key, 0)
         moves.append(guessed_move(key, state, each, now_ms, age_ms, of_others))
-        takes = takes or each.owed_milli > 0
-        gives = gives or each.returned_milli > 0
-        may_leave_debt = may_leave_debt or each.owed_milli > 0 or each.needed_milli is not None
+        if each.owed_milli > 0:
+            takes = may_leave_debt = True
+        if each.returned_milli > 0:
+            gives = True
+        if each.needed_milli is not None:
+            may_leave_debt = True
     if slots is not None:
         slot_moves = slots.moves(carried.wanted)
         moves += slot_moves

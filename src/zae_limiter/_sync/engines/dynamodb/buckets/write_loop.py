@@ -106,8 +106,9 @@ class WriteLoop:
                 self._cache.invalidate(run.shard_id)
             # Each caller adds its own entity and resource to its copy.
             run.note([error.copy() for _ in run.changes])
-        self._count(run)
-        return run.outcomes()
+        outcomes = run.outcomes()
+        self._count(group, outcomes)
+        return outcomes
 
     def _keep_trying(self, run: GroupRun) -> None:
         """Make attempts until the deadline: other clients keep changing the item."""
@@ -286,10 +287,10 @@ class WriteLoop:
             named = by_usage_name(credits_milli, run.in_force)
             self._usage_rows.credit_late(run.bucket_id, hour, write_id, named, run.deadline)
 
-    def _count(self, run: GroupRun) -> None:
+    def _count(self, group: Sequence[PendingChange], outcomes: Sequence[Outcome]) -> None:
         """Count charges and settlements; a shard's rejection is not the bucket's."""
         counters = self._counters
-        for pending, outcome in run.decided():
+        for pending, outcome in zip(group, outcomes, strict=True):
             if not pending.is_counted:
                 continue
             if not pending.change.is_charge:
