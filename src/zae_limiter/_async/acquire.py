@@ -98,15 +98,9 @@ class AcquireCall:
         try:
             scope, now_ms = await charging.scope(self, clock(), deadline)
             charges = scope.charges(amounts, now_ms, "consume", is_acquire)
-            request = ChargeRequest(
-                charges,
-                clock,
-                now_ms,
-                deadline,
-                is_acquire,
-                self.speculative,
-                on_threshold=self.raise_threshold if scope.has_quotas else None,
-            )
+            request = ChargeRequest(charges, clock, now_ms, deadline, is_acquire, self.speculative)
+            if scope.limits.has_quotas:
+                request.on_threshold = self.raise_threshold
             denied = None if scope.switches is None else denial(charges, now_ms)
             outcome = denied or await charging.buckets.charge(
                 charging.namespace_id, request, receipt
@@ -120,7 +114,7 @@ class AcquireCall:
                     charges=charges,
                     now_ms=now_ms,
                     refreshed=True,
-                    on_threshold=self.raise_threshold if scope.has_quotas else None,
+                    on_threshold=self.raise_threshold if scope.limits.has_quotas else None,
                 )
                 denied = None if scope.switches is None else denial(charges, now_ms)
                 outcome = denied or await charging.buckets.charge(

@@ -74,7 +74,7 @@ class WaitingCall(AcquireCall):
         if not is_acquire:
             return await super().charge(amounts, receipt, is_acquire=False)
         scope = await self.scope()
-        kind = SlotWaiting if scope.has_slots else TokenWaiting
+        kind = SlotWaiting if scope.limits.has_slots else TokenWaiting
         waiting = kind(self, amounts)
         rejected: Sequence[LimitStatus] = ()
         try:

@@ -76,7 +76,7 @@ class WaitingCall(AcquireCall):
         if not is_acquire:
             return super().charge(amounts, receipt, is_acquire=False)
         scope = self.scope()
-        kind = SlotWaiting if scope.has_slots else TokenWaiting
+        kind = SlotWaiting if scope.limits.has_slots else TokenWaiting
         waiting = kind(self, amounts)
         rejected: Sequence[LimitStatus] = ()
         try:

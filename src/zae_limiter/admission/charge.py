@@ -6,8 +6,8 @@ DynamoDB plans its writes in ``dynamodb/buckets/planning.py``; both ask ``fit.fi
 from __future__ import annotations
 
 import math
-from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from zae_limiter.admission.fit import fits
 from zae_limiter.admission.image import (
@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from zae_limiter.models.limit import Limit
 
 
-class ChargePlan(NamedTuple):
+@dataclass(slots=True)
+class ChargePlan:
     """A decision about one bucket: the state to write, or None if the charge does not fit.
 
     ``holds`` are the slots that are taken, ``quota_holds`` the amounts of quotas. ``would_reject``
@@ -125,7 +126,7 @@ def plan_charge(
     )
     if granted.holds is not None and in_force.slot_keys:
         plan = _with_slots_taken(granted, seen, charge, now_ms)
-        return plan._replace(quota_holds=quota_holds, would_reject=would_reject)
+        return replace(plan, quota_holds=quota_holds, would_reject=would_reject)
     return ChargePlan(granted, seen, (), quota_holds, would_reject)
 
 

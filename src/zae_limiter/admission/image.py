@@ -142,11 +142,11 @@ def full_balance(rate: Rate, now_ms: int) -> int:
 
 def level_milli(state: LimitState, now_ms: int, returned_milli: int = 0) -> int:
     """Return the tokens that a limit holds, after a credit if any; negative while in debt."""
-    rate = state.rate
     if state.quota is not None:
         return _quota_level(state, state.quota, now_ms) + returned_milli
-    level = state.balance_milli + accrued_since_epoch(rate, now_ms) + returned_milli
+    rate = state.rate
     capacity = rate.capacity_milli
+    level = state.balance_milli + accrued_since_epoch(rate, now_ms) + returned_milli
     return min(capacity, level)
 
 

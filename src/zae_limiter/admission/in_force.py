@@ -157,13 +157,14 @@ class InForce:
         keep_ms = self.keep_ms
         if keep_ms is None:
             return None
-        least_ms = keep_ms // 2
         if usage_ms:
             usage_ms += DAY_MS  # the retention begins at the end of the day
-            least_ms = max(least_ms, usage_ms)
+        if expires_ms is not None:
+            left_ms = expires_ms - now_ms
+            if left_ms > keep_ms // 2 and left_ms > usage_ms:
+                return expires_ms
+        if usage_ms:
             keep_ms = max(keep_ms, usage_ms + WEEK_MS)
-        if expires_ms is not None and expires_ms - now_ms > least_ms:
-            return expires_ms
         return now_ms + keep_ms if keep_ms < CENTURY_MS else None
 
     def outlasts_refill(self, until_ms: int | None, limit_count: int, now_ms: int) -> bool:

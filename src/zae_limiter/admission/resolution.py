@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -26,19 +27,11 @@ class Scope:
     """The buckets that one acquire charges: the entity's, and its parent's if it cascades.
 
     ``buckets`` holds the entity id and the limits in force of each of them, the entity first.
-    ``switches`` are those of each bucket; None if no bucket has any.
+    ``limits`` describes these limits together. ``switches`` are those of each bucket; None if no
+    bucket has any.
     """
 
-    __slots__ = (
-        "_through_child",
-        "buckets",
-        "budget_names",
-        "has_quotas",
-        "has_slots",
-        "names",
-        "resource",
-        "switches",
-    )
+    __slots__ = ("buckets", "limits", "resource", "switches")
 
     def __init__(
         self,
@@ -49,19 +42,7 @@ class Scope:
         self.resource = resource
         self.buckets = buckets
         self.switches = switches
-        _, own = buckets[0]
-        names, shared, has_slots = own.name_set, own.token_names, bool(own.slot_keys)
-        has_quotas = bool(own.quota_keys)
-        for _, of_parent in buckets[1:]:
-            names = names | of_parent.name_set
-            shared = shared & of_parent.token_names
-            has_slots = has_slots or bool(of_parent.slot_keys)
-            has_quotas = has_quotas or bool(of_parent.quota_keys)
-        self.names = names
-        self.has_slots = has_slots
-        self.has_quotas = has_quotas
-        self.budget_names = _budget_names([in_force for _, in_force in buckets])
-        self._through_child = shared  # the parent counts the limits that its child has as well
+        self.limits = _together(tuple([in_force for _, in_force in buckets]))
 
     def charges(
         self,
@@ -75,10 +56,11 @@ class Scope:
         An acquire (``takes_slot``) takes one slot of each limit on calls in flight, unless
         ``amounts`` names another number. Each charge has the mode of its bucket at ``now_ms``.
         """
+        limits = self.limits
         for name, amount in amounts.items():
-            if name not in self.names:
+            if name not in limits.names:
                 self._raise_unknown(amounts, field)
-            if type(amount) is not int and name not in self.budget_names:
+            if type(amount) is not int and name not in limits.budget_names:
                 raise ValidationError(
                     f"{field}.{name}", amount, "must be a whole number: the limit is no budget"
                 )
@@ -87,7 +69,7 @@ class Scope:
             taken = in_force.amounts_milli(amounts)
             if takes_slot and in_force.slot_keys:
                 in_force.add_slots(taken, amounts)
-            through_child = self._through_child if charges else NO_NAMES  # the first is the child
+            through_child = limits.in_both if charges else NO_NAMES  # the first is the child
             charges.append(Charge(entity_id, self.resource, in_force, taken, through_child))
         if self.switches is not None:
             each = zip(charges, self.switches, strict=True)
@@ -103,20 +85,45 @@ class Scope:
 
     def _raise_unknown(self, amounts: Mapping[str, int], field: str) -> None:
         """Raise for a limit that no bucket of this scope has; its amount would have no effect."""
-        unknown = min(amounts.keys() - self.names)
+        names = self.limits.names
+        unknown = min(amounts.keys() - names)
         raise ValidationError(
             f"{field}.{unknown}",
             amounts[unknown],
-            f"is not a limit of {self.resource!r}; its limits are {', '.join(sorted(self.names))}",
+            f"is not a limit of {self.resource!r}; its limits are {', '.join(sorted(names))}",
         )
 
 
-NO_BUDGETS: frozenset[str] = frozenset()
+@dataclass(frozen=True, slots=True)
+class CombinedLimits:
+    """The limits of an entity, and those of its parent if it cascades, seen as one.
+
+    ``in_both`` are the limits that both have. The parent counts their usage apart, since its child
+    counts it as well.
+    """
+
+    names: frozenset[str]
+    in_both: frozenset[str]
+    budget_names: frozenset[str]
+    has_slots: bool
+    has_quotas: bool
+
+
+@lru_cache(maxsize=1024)  # a namespace has fewer different pairs of limits
+def _together(limits: tuple[InForce, ...]) -> CombinedLimits:
+    """Combine limits once for all acquires that are charged under them."""
+    return CombinedLimits(
+        names=NO_NAMES.union(*[each.name_set for each in limits]),
+        in_both=limits[0].token_names.intersection(*[each.token_names for each in limits[1:]]),
+        budget_names=_budget_names(limits),
+        has_slots=any(each.slot_keys for each in limits),
+        has_quotas=any(each.quota_keys for each in limits),
+    )
 
 
 def _budget_names(limits: Sequence[InForce]) -> frozenset[str]:
     """Return the limits whose amounts are money, for the entity and for its parent."""
-    names = NO_BUDGETS.union(*[each.budget_names for each in limits])
+    names = NO_NAMES.union(*[each.budget_names for each in limits])
     for each in limits if names else ():
         for name in names & each.name_set - each.budget_names:
             raise ValidationError(

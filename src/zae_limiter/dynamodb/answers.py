@@ -37,29 +37,33 @@ def grant(
     cache: BucketCache,
 ) -> Grant:
     """Return the grant of a request whose charges were all applied."""
-    images, holds = [], []
+    images: list[BucketImage | Callable[[], BucketImage]] = []
+    granted = Grant(request.charges, images, outcomes[0].reservation)
     for charge, each, applied in zip(request.charges, pending, outcomes, strict=True):
         image: BucketImage | Callable[[], BucketImage] | None = applied.image
         if image is None or not applied.is_whole:
             image = _combined_later(charge, request, KnownShards.of(cache, each.bucket_id))
         images.append(image)
-        holds.append(holds_of(charge, applied))
-    all_holds = tuple(holds) if any(holds) else ()
-    quota_holds = tuple([each.quota_holds for each in outcomes])
-    granted = Grant(
-        request.charges,
-        images,
-        outcomes[0].reservation,
-        all_holds,
-        quota_holds if any(quota_holds) else (),
-    )
-    for charge, image, applied in zip(request.charges, images, outcomes, strict=True):
+        if applied.moments is not None:
+            granted.holds = _holds_of_each(request.charges, outcomes)
+        if applied.quota_holds:
+            granted.quota_holds = tuple([of_charge.quota_holds for of_charge in outcomes])
         if charge.switch is not None and charge.is_shadow:
             is_overdrawn = applied.is_overdrawn
             if callable(image):  # several shards, which share a debt
                 is_overdrawn = not has_no_debt(image(), charge.amounts_milli, request.clock())
             granted.would_reject = granted.would_reject or is_overdrawn
     return granted
+
+
+def _holds_of_each(
+    charges: Sequence[Charge], outcomes: Sequence[Applied]
+) -> tuple[tuple[SlotHold, ...], ...]:
+    """Return the slots that each charge holds; empty if none holds any."""
+    holds = tuple(
+        [holds_of(charge, applied) for charge, applied in zip(charges, outcomes, strict=True)]
+    )
+    return holds if any(holds) else ()
 
 
 def holds_of(charge: Charge, outcome: Applied) -> tuple[SlotHold, ...]:

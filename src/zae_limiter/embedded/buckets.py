@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from zae_limiter.admission import settle as settling
@@ -61,7 +62,8 @@ def charge(
     The write of a charged bucket also stores the counts that were ``noted`` for it. It marks the
     thresholds that the charge reaches, and lists them in ``raised``.
     """
-    _begin(noted, raised)
+    if noted is not None or raised:
+        _begin(noted, raised)
     charges, until_ms, now_ms = request.charges, request.until_ms, request.clock()
     plans: list[_Decision] = []
     fits = True
@@ -83,7 +85,8 @@ def charge(
             refuse_if_purging(tables, namespace_id)
     if not fits:
         return _rejection(tables, namespace_id, plans, now_ms)
-    images = []
+    images: list[BucketImage] = []
+    granted = Grant(charges, images)
     for wanted, plan, window, _ in plans:
         image = plan.granted
         assert image is not None
@@ -91,19 +94,14 @@ def charge(
             image = _with_noted(tables, namespace_id, wanted, image, noted)
         if plan.quota_holds:
             image = _with_marks(wanted, image, now_ms, raised)
-        _write(tables, namespace_id, wanted.entity_id, wanted.resource, image, closed=window)
-        images.append(image)
-    if until_ms is not None:
-        return _reserved(charges, plans, images)
-    granted = Grant(charges, images)
-    for _, plan, _, _ in plans:
+            granted.quota_holds = tuple([each.quota_holds for _, each, _, _ in plans])
         if plan.holds:
-            granted.holds = tuple([plan.holds for _, plan, _, _ in plans])
-        if plan.quota_holds:
-            granted.quota_holds = tuple([plan.quota_holds for _, plan, _, _ in plans])
+            granted.holds = tuple([each.holds for _, each, _, _ in plans])
         if plan.would_reject:
             granted.would_reject = True
-    return granted
+        _write(tables, namespace_id, wanted.entity_id, wanted.resource, image, closed=window)
+        images.append(image)
+    return granted if until_ms is None else _reserved(charges, plans, images)
 
 
 def _with_life(plan: ChargePlan) -> ChargePlan:
@@ -111,7 +109,8 @@ def _with_life(plan: ChargePlan) -> ChargePlan:
     if plan.granted is None or plan.granted.life:
         return plan
     life = os.urandom(LIFE_BYTES).hex()
-    return plan._replace(
+    return replace(
+        plan,
         granted=plan.granted._replace(life=life),
         holds=tuple([hold._replace(life=life) for hold in plan.holds]),
         quota_holds=in_life(plan.quota_holds, life),
@@ -142,7 +141,8 @@ def settle(
 
     Thresholds are marked and listed as by ``charge``.
     """
-    _begin(noted, raised)
+    if noted is not None or raised:
+        _begin(noted, raised)
     now_ms = clock()
     for settlement in settlements:
         entity_id, resource = settlement.entity_id, settlement.resource

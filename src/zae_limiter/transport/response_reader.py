@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from zae_limiter.clock import since_boot_ns
 from zae_limiter.transport.messages import HttpResponse
@@ -20,7 +20,8 @@ class MalformedResponse(Exception):
     """The received bytes are not an HTTP response."""
 
 
-class _Head(NamedTuple):
+@dataclass(slots=True)
+class _Head:
     """The head of a response, and how its body ends.
 
     ``length`` is None if the head does not name it; ``keeps`` says whether another response can
@@ -35,21 +36,19 @@ class _Head(NamedTuple):
 
 
 class ResponseReader:
-    """Parses one response: ``feed`` it until it returns the response, then ask ``may_keep``."""
+    """Parses one response: ``feed`` it until it returns the response.
 
-    __slots__ = ("_data", "_head", "_received_ns", "_sent_ns", "_surplus")
+    Then ``may_keep`` says whether the connection can be used for another request.
+    """
+
+    __slots__ = ("_data", "_head", "_received_ns", "_sent_ns", "may_keep")
 
     def __init__(self, sent_ns: int = 0) -> None:
         self._sent_ns = sent_ns
         self._received_ns = 0
         self._data = bytearray()  # of the head, then of the body
         self._head: _Head | None = None
-        self._surplus = False
-
-    @property
-    def may_keep(self) -> bool:
-        """Whether the connection can be used for another request."""
-        return self._head is not None and self._head.keeps and not self._surplus
+        self.may_keep = False
 
     def feed(self, piece: bytes) -> HttpResponse | None:
         """Return the response once it is complete."""
@@ -58,12 +57,12 @@ class ResponseReader:
         if head is None:
             return None
         if head.is_chunked:
-            body = self._unchunked()
+            body = self._unchunked(head)
             return None if body is None else self._response(head, body)
         length, received = head.length, len(self._data)
         if length is None or received < length:
             return None
-        self._surplus = received > length
+        self.may_keep = head.keeps and received == length
         return self._response(head, bytes(self._data[:length]))
 
     def feed_head(self, piece: bytes) -> int | None:
@@ -102,7 +101,7 @@ class ResponseReader:
                 self._received_ns = since_boot_ns()
                 return head
 
-    def _unchunked(self) -> bytes | None:
+    def _unchunked(self, head: _Head) -> bytes | None:
         """Return the body if its last chunk has arrived.
 
         The chunks are parsed from the start each time: DynamoDB hardly ever sends any.
@@ -116,19 +115,15 @@ class ResponseReader:
             size = _chunk_size(data[at:line_end])
             at = line_end + 2
             if size == 0:
-                return self._after_last_chunk(data, at, b"".join(parts))
+                end = _end_of_trailers(data, at)
+                if end is None:
+                    return None
+                self.may_keep = head.keeps and len(data) == end
+                return b"".join(parts)
             if len(data) < at + size + 2:
                 return None
             parts.append(data[at : at + size])
             at += size + 2
-
-    def _after_last_chunk(self, data: bytearray, at: int, body: bytes) -> bytes | None:
-        """Skip trailers, which end like a head."""
-        end = at + 2 if data.startswith(b"\r\n", at) else data.find(_END_OF_HEAD, at) + 4
-        if end < at + 2:
-            return None
-        self._surplus = len(data) > end
-        return body
 
 
 def _parsed_head(text: str) -> _Head:
@@ -144,11 +139,15 @@ def _parsed_head(text: str) -> _Head:
             raise MalformedResponse("a header of the response has no colon")
         headers[name.lower()] = value.strip()
     status = int(code)
-    is_chunked = "chunked" in headers.get("transfer-encoding", "").lower()
+    encoding, connection = headers.get("transfer-encoding"), headers.get("connection")
+    is_chunked = encoding is not None and "chunked" in encoding.lower()
     length = _length(status, headers)
-    connection = headers.get("connection", "").lower()
-    keeps = "keep-alive" in connection if version == "HTTP/1.0" else "close" not in connection
-    return _Head(status, headers, length, is_chunked, keeps and (is_chunked or length is not None))
+    keeps = is_chunked or length is not None
+    if version == "HTTP/1.0":
+        keeps = keeps and connection is not None and "keep-alive" in connection.lower()
+    elif connection is not None:
+        keeps = keeps and "close" not in connection.lower()
+    return _Head(status, headers, length, is_chunked, keeps)
 
 
 def _length(status: int, headers: dict[str, str]) -> int | None:
@@ -164,6 +163,12 @@ def _length(status: int, headers: dict[str, str]) -> int | None:
 def _is_number(text: str) -> bool:
     """Return whether the text consists of ASCII digits, and not of absurdly many."""
     return text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS
+
+
+def _end_of_trailers(data: bytearray, at: int) -> int | None:
+    """Return the position after the trailers, which end like a head; None if it has not arrived."""
+    end = at + 2 if data.startswith(b"\r\n", at) else data.find(_END_OF_HEAD, at) + 4
+    return None if end < at + 2 else end
 
 
 def _chunk_size(line: bytearray) -> int:

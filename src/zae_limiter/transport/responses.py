@@ -14,7 +14,7 @@ from zae_limiter.transport.messages import HttpResponse
 from zae_limiter.transport.refusals import error_of
 from zae_limiter.transport.shapes import FIELDS, has_shape
 
-_decode = json.JSONDecoder().decode
+_raw_decode = json.JSONDecoder().raw_decode
 REQUEST_ID = "x-amzn-requestid"  # a header of DynamoDB's own responses
 
 
@@ -35,10 +35,11 @@ def parse_response(response: HttpResponse, operation: str, table: str) -> dict[s
 def _json_object(body: bytes) -> dict[str, Any] | None:
     """Return the JSON object in a body; None if the body is something else."""
     try:
-        content = _decode(body.decode())
+        text = body.decode().strip()
+        content, end = _raw_decode(text)
     except (ValueError, RecursionError):  # RecursionError: nested without end
         return None
-    return content if isinstance(content, dict) else None
+    return content if end == len(text) and isinstance(content, dict) else None
 
 
 def _error_of(

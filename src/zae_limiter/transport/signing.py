@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import time
+from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
 from typing import NamedTuple
@@ -30,7 +31,8 @@ class Credentials(NamedTuple):
         return "Credentials(…)"
 
 
-class _Key(NamedTuple):
+@dataclass(frozen=True, slots=True, repr=False)
+class _Key:
     """The signing key of one day, and the texts that its credentials add to every request."""
 
     credentials: Credentials
@@ -38,7 +40,7 @@ class _Key(NamedTuple):
     scope: str
     signed_headers: str
     token_line: str  # of the text that is signed; empty without a session token
-    token_header: str
+    headers: str  # the session token, if there is one, and the authorization up to the signature
     prepared: hmac.HMAC
 
     def signature(self, text: str) -> str:
@@ -69,6 +71,9 @@ class Signer:
             f"Content-Type: {CONTENT_TYPE}\r\n"
             f"User-Agent: {USER_AGENT}\r\nAccept-Encoding: identity\r\n"
         )
+        self._signed_head = (
+            f"POST\n{self._path}\n\ncontent-type:{CONTENT_TYPE}\nhost:{self._host}\nx-amz-date:"
+        )
         self._region = region
         self._key: _Key | None = None
 
@@ -82,31 +87,35 @@ class Signer:
             key = self._key = self._new_key(credentials, stamp[:8])
         target = TARGET + operation
         canonical = (
-            f"POST\n{self._path}\n\ncontent-type:{CONTENT_TYPE}\nhost:{self._host}\n"
-            f"x-amz-date:{stamp}\n{key.token_line}x-amz-target:{target}\n\n"
+            f"{self._signed_head}{stamp}\n{key.token_line}x-amz-target:{target}\n\n"
             f"{key.signed_headers}\n{sha256(body).hexdigest()}"
         )
         signature = key.signature(
             f"AWS4-HMAC-SHA256\n{stamp}\n{key.scope}\n{sha256(canonical.encode()).hexdigest()}"
         )
         head = (
-            f"{self._head}X-Amz-Date: {stamp}\r\nX-Amz-Target: {target}\r\n{key.token_header}"
-            f"Authorization: AWS4-HMAC-SHA256 Credential={credentials.access_key}/{key.scope}, "
-            f"SignedHeaders={key.signed_headers}, Signature={signature}\r\n"
-            f"Content-Length: {len(body)}\r\n\r\n"
+            f"{self._head}X-Amz-Date: {stamp}\r\nX-Amz-Target: {target}\r\n"
+            f"{key.headers}{signature}\r\nContent-Length: {len(body)}\r\n\r\n"
         )
         return head.encode() + body
 
     def _new_key(self, credentials: Credentials, day: str) -> _Key:
         token = credentials.token
         key = signing_key(credentials, day, self._region, SERVICE)
+        scope = f"{day}/{self._region}/{SERVICE}/aws4_request"
+        signed_headers = _SIGNED if token is None else _SIGNED_WITH_TOKEN
+        token_header = "" if token is None else f"X-Amz-Security-Token: {token}\r\n"
         return _Key(
             credentials=credentials,
             day=day,
-            scope=f"{day}/{self._region}/{SERVICE}/aws4_request",
-            signed_headers=_SIGNED if token is None else _SIGNED_WITH_TOKEN,
+            scope=scope,
+            signed_headers=signed_headers,
             token_line="" if token is None else f"x-amz-security-token:{token}\n",
-            token_header="" if token is None else f"X-Amz-Security-Token: {token}\r\n",
+            headers=(
+                f"{token_header}Authorization: AWS4-HMAC-SHA256 "
+                f"Credential={credentials.access_key}/{scope}, "
+                f"SignedHeaders={signed_headers}, Signature="
+            ),
             prepared=hmac.new(key, digestmod=sha256),
         )
 

@@ -109,7 +109,7 @@ class BucketChange:
 
     def fits(self, image: BucketImage, now_ms: int) -> bool:
         """Tell whether the charge fits into a bucket if no other change is written with it."""
-        if not self.must_fit:
+        if self.is_debt or self.forfeits:  # then only a pause stops it
             return not is_paused(image, now_ms)
         return fits(image, self.amounts_milli, now_ms, self.until_ms)
 

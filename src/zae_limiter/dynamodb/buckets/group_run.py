@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from zae_limiter.admission.tally import NO_TALLY
 from zae_limiter.concurrency.tallies import NotedTallies
@@ -53,10 +53,6 @@ class GroupRun:
         self._open = still_open
         self.changes = [pending.change for pending in still_open]
 
-    def decided(self) -> Iterable[tuple[PendingChange, Outcome]]:
-        """Return the changes that are decided, with their outcomes."""
-        return self._outcomes.items()
-
     def outcomes(self) -> list[Outcome]:
         """Return the outcome of every change of the group, once all of them are decided."""
         return [self._outcomes[pending] for pending in self._group]
@@ -68,6 +64,8 @@ class CarriedTally:
     ``is_sent`` says that a write has taken them, or may have: if the outcome of that write stays
     unknown, they are lost, since they must never be counted twice.
     """
+
+    __slots__ = ("_bucket_id", "_noted", "_taken", "is_sent", "tally")
 
     def __init__(self, noted: NotedTallies, bucket_id: BucketId) -> None:
         self._noted = noted

@@ -72,14 +72,15 @@ def outcomes_of_write(
     now_ms: int,
     moments: Mapping[int, Moments] | None,
     quotas: PlannedQuotas | None = None,
-) -> list[Outcome | None]:
+) -> Sequence[Outcome | None]:
     """Return the outcomes of changes, given the item after a write that carried some of them.
 
     Those at ``positions`` were applied. The other charges are judged on the remaining tokens; a
     charge is not judged (None) if the bucket has other limits by now: a write of credits alone
     does not check the limits. ``moments`` are the expiries of slots by position.
     """
-    carried = [changes[position] for position in positions]
+    are_all = len(positions) == len(changes)
+    carried = changes if are_all else [changes[position] for position in positions]
     applied = applied_outcomes(carried, bucket, now_ms)
     if moments:
         applied = [
@@ -96,8 +97,8 @@ def outcomes_of_write(
             )
             for position, each in zip(positions, applied, strict=True)
         ]
-    if len(positions) == len(changes):
-        return [*applied]
+    if are_all:
+        return applied
     outcomes: list[Outcome | None] = [None] * len(changes)
     for position, each in zip(positions, applied, strict=True):
         outcomes[position] = each
@@ -117,11 +118,13 @@ def applied_outcomes(
 ) -> list[Applied]:
     """Return the outcomes of changes that were written together, given the item after the write."""
     image = bucket.image
+    has_debts = False
     for change in changes:
         if change.until_ms is not None:
             return _with_reservations(changes, bucket, now_ms)
+        has_debts = has_debts or change.is_debt
     if bucket.shard.n == 1:
-        if True in [change.is_debt for change in changes]:
+        if has_debts:
             return _with_debts(changes, image, now_ms)
         return [Applied(image)] * len(changes)
     split = {key: state for key, state in image.limits.items() if state.quota is None}

@@ -190,9 +190,12 @@ def balance_write(
     for key, each in carried.tokens().items():
         state, of_others = image.limits[key], others.get(key, 0)
         moves.append(guessed_move(key, state, each, now_ms, age_ms, of_others))
-        takes = takes or each.owed_milli > 0
-        gives = gives or each.returned_milli > 0
-        may_leave_debt = may_leave_debt or each.owed_milli > 0 or each.needed_milli is not None
+        if each.owed_milli > 0:
+            takes = may_leave_debt = True
+        if each.returned_milli > 0:
+            gives = True
+        if each.needed_milli is not None:
+            may_leave_debt = True
     if slots is not None:
         slot_moves = slots.moves(carried.wanted)
         moves += slot_moves
@@ -206,7 +209,8 @@ def balance_write(
         return credit(carried, context)
     can_repeat = takes and not gives  # repeated, a write that gives could give twice
     counts = _counts_of_hour(known, bucket, carried, context)
-    turn = Turn(context.write_id) if counts is None else turn_of(bucket, counts, context.write_id)
+    turn = None if counts is None else turn_of(bucket, counts, context.write_id)
+    write_id = context.write_id if turn is None else turn.write_id
     until_ms = in_force.extended_ttl(image.expires_ms, now_ms, context.usage_ms)
     if not in_force.outlasts_refill(until_ms, len(image.limits), now_ms):
         may_leave_debt = True  # of a limit that is not in force
@@ -214,7 +218,7 @@ def balance_write(
         until_ms = expires_ms(after(image, moves), in_force, now_ms, context.usage_ms)
     admitted = carried.admitted if counts is None else 0
     keeps_ttl = until_ms == image.expires_ms
-    trailer = WriteTrailer(turn.write_id, admitted, until_ms, keeps_ttl)
+    trailer = WriteTrailer(write_id, admitted, until_ms, keeps_ttl)
     version = 0 if image.config_version else in_force.governing_version
     slot_writes = () if slots is None else slots.writes()
     ends_pause = image.paused_until_ms is not None and not is_paused(image, now_ms)
@@ -233,14 +237,14 @@ def balance_write(
     net_milli = {each.key: each.consumed_milli for each in moves}
     write = PlannedWrite(
         request,
-        turn.write_id,
+        write_id,
         carried.positions,
         moves,
         net_milli,
         context.tally,
         may_leave_debt,
     )
-    if counts is not None:
+    if turn is not None:
         write.store_first, write.begins_hour = turn.store_first, turn.begins_hour
     if can_repeat:
         write.previous_write_id, write.guarded_retry = bucket.write_id, request.guarded

@@ -99,17 +99,10 @@ class TemplatedCharge:
         kind: list[object] = [table, trailer.admitted == 0, trailer.keeps, version == 0]
         values: list[object] = [_partition(*self.shard_id)]
         for move in self.moves:
-            low, high, consumed = move.low, move.high, move.consumed_milli
-            change = move.add if move.put is None else move.put
-            has_change = move.put is not None or change != 0
-            kind += (
-                move.key,
-                low is None,
-                high is None,
-                move.put is None,
-                has_change,
-                consumed == 0,
-            )
+            low, high, put, consumed = move.low, move.high, move.put, move.consumed_milli
+            change = move.add if put is None else put
+            has_change = put is not None or change != 0
+            kind += (move.key, low is None, high is None, put is None, has_change, consumed == 0)
             if low is not None:
                 values.append(low)
             if high is not None:

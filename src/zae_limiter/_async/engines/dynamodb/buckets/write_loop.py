@@ -104,8 +104,9 @@ class WriteLoop:
                 self._cache.invalidate(run.shard_id)
             # Each caller adds its own entity and resource to its copy.
             run.note([error.copy() for _ in run.changes])
-        self._count(run)
-        return run.outcomes()
+        outcomes = run.outcomes()
+        self._count(group, outcomes)
+        return outcomes
 
     async def _keep_trying(self, run: GroupRun) -> None:
         """Make attempts until the deadline: other clients keep changing the item."""
@@ -205,7 +206,14 @@ class WriteLoop:
         except (NotSent, Throttled):
             carried.is_sent = carried.is_sent and not takes_counts
             raise
-        return await self._learn(write, item, known, run)
+        bucket = self._learn(write, item, known, run)
+        if write.late_credits:
+            await self._credit_late(write.late_credits, write.write_id, run)
+        image, in_force = bucket.image, run.in_force.at(bucket.shard)
+        outlasts_refill = in_force.outlasts_refill(image.expires_ms, len(image.limits), run.now_ms)
+        if (write.may_leave_debt or not outlasts_refill) and is_too_early(image):
+            await self._upkeep.extend_ttl(run.shard_id, image, in_force, run.now_ms, run.deadline)
+        return FreshBucket(bucket)
 
     async def _write_turning(self, write: PlannedWrite, known: KnownBucket, run: GroupRun) -> Item:
         """Send a write that begins an hour, or drops one from the item.
@@ -242,12 +250,12 @@ class WriteLoop:
             if holds is not None:
                 self._is_aggregated = not holds
 
-    async def _learn(
+    def _learn(
         self, write: PlannedWrite, item: Item, known: KnownBucket, run: GroupRun
-    ) -> FreshBucket:
-        """Note the outcomes of a write, cache the item, and do the follow-up work of the write."""
+    ) -> StoredBucket:
+        """Note the outcomes of a write, cache the item, and announce a day that it has begun."""
         bucket = bucket_item.decode(item, known.bucket)
-        image, shard_id, now_ms = bucket.image, run.shard_id, run.now_ms
+        shard_id, now_ms = run.shard_id, run.now_ms
         self._cache.store(shard_id, bucket, now_ms, write.net_milli)
         if not write.structural:
             run.note(
@@ -259,13 +267,7 @@ class WriteLoop:
             self._announce(bucket, shard_id)
         elif self._later.failed:
             self._later.retry()
-        if write.late_credits:
-            await self._credit_late(write.late_credits, write.write_id, run)
-        in_force = run.in_force.at(bucket.shard)
-        outlasts_refill = in_force.outlasts_refill(image.expires_ms, len(image.limits), now_ms)
-        if (write.may_leave_debt or not outlasts_refill) and is_too_early(image):
-            await self._upkeep.extend_ttl(shard_id, image, in_force, now_ms, run.deadline)
-        return FreshBucket(bucket)
+        return bucket
 
     def _announce(self, bucket: StoredBucket, shard_id: ShardId) -> None:
         """Announce the day that a bucket has begun, and its resource, for queries of a resource.
@@ -285,10 +287,10 @@ class WriteLoop:
             named = by_usage_name(credits_milli, run.in_force)
             await self._usage_rows.credit_late(run.bucket_id, hour, write_id, named, run.deadline)
 
-    def _count(self, run: GroupRun) -> None:
+    def _count(self, group: Sequence[PendingChange], outcomes: Sequence[Outcome]) -> None:
         """Count charges and settlements; a shard's rejection is not the bucket's."""
         counters = self._counters
-        for pending, outcome in run.decided():
+        for pending, outcome in zip(group, outcomes, strict=True):
             if not pending.is_counted:
                 continue
             if not pending.change.is_charge:
