@@ -25,6 +25,7 @@ from zae_limiter.dynamodb.sharding.known_shards import (
     Images,
     KnownShards,
     fitting,
+    least_overdrawn,
     rejection,
     soonest,
 )
@@ -130,7 +131,7 @@ class ShardRouter:
         at_once = replace(change, until_ms=None)
         if change.until_ms is not None and is_large(images, change.amounts_milli):
             pending.change = at_once
-        fits = fitting(images, at_once, now_ms)
+        fits = least_overdrawn(images, fitting(images, at_once, now_ms), at_once, now_ms)
         shard = self._affinity.choose(pending.bucket_id, shards.with_entry(fits) or fits)
         if shard is None and pending.change.until_ms is not None:
             shard = soonest(images, fitting(images, change, now_ms), change)
@@ -182,15 +183,17 @@ class ShardRouter:
 
     def _redirect_to_current(self, pending: PendingChange) -> bool:
         """Redirect a charge to the shard that this process stays with, if that seems to hold it."""
-        change = pending.change
-        if pending.look_first or change.until_ms is not None or change.in_force.quota_keys:
+        change, in_force = pending.change, pending.change.in_force
+        if pending.look_first or change.until_ms is not None:
+            return False
+        if in_force.quota_keys or in_force.soft_keys:  # one shard alone does not tell
             return False
         number = self._affinity.current(pending.bucket_id)
         entry = None if number is None else self._cache.get(pending.bucket_id.shard(number))
         if number is None or entry is None:
             return False
         image, shard = entry.bucket.image, entry.bucket.shard
-        if not has_limits(image, change.in_force.at(shard)):
+        if not has_limits(image, in_force.at(shard)):
             return False
         if not change.fits(image, pending.clock()):
             return False
