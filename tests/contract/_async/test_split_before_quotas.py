@@ -22,7 +22,6 @@ class TestSplitBeforeQuotas(QuotaContract, ThresholdContract):
     # The rate stays in the buckets, and these tests look at all of their limits.
     test_a_cascade_charges_the_quota_of_the_parent = None
     test_quotas_are_stored_and_read = None
-    test_a_top_up_adds_to_the_window = None  # a top-up needs a limit that the bucket has
 
     @pytest.fixture
     def engine_spec(self, request, dynamodb_table):
