@@ -1,6 +1,8 @@
 import dataclasses
 import math
 import pickle
+from decimal import Decimal
+from functools import partial
 
 import pytest
 
@@ -37,6 +39,30 @@ RPM = Limit("rpm", 10, 5, 60)
 
 
 # --- limits
+
+NOT_MONEY = [0.1, 5.0, math.nan, True, None, "one", "NaN", Decimal("Infinity"), "0.1234567891"]
+
+
+@pytest.mark.parametrize("amount", [*NOT_MONEY, 0, -1, "-0.5"], ids=repr)
+def test_a_budget_is_exact_money_above_zero(amount):
+    with pytest.raises(ValidationError) as caught:
+        Limit.budget("usd", amount, per="day")
+    assert caught.value.field == "limit.amount"
+    assert str(amount) in str(caught.value)
+
+
+@pytest.mark.parametrize("amount", [Decimal(5), "5", 5.0], ids=repr)
+def test_only_a_budget_takes_decimals(amount):
+    for make in (Limit.per_minute, partial(Limit.quota, per="day")):
+        with pytest.raises(ValidationError, match="must be a whole number"):
+            make("tokens", amount)
+
+
+def test_a_hold_lives_two_seconds_or_more():
+    assert Limit.quota("tokens", 5, per="day", hold_ttl=2).hold_ttl == 2
+    for wrong in (1, 0, -1, 2.5, True, "10"):
+        with pytest.raises(ValidationError, match="whole seconds from 2"):
+            Limit.quota("tokens", 5, per="day", hold_ttl=wrong)
 
 
 @pytest.mark.parametrize("field", FIELDS)

@@ -330,6 +330,20 @@ class QuotaContract(Contract):
         await world.take(tokens=1005)
         assert not await world.granted(tokens=1)
 
+    async def test_a_top_up_reaches_a_quota_that_was_just_configured(self, world: World) -> None:
+        at(world, NOON)
+        await world.configure(RPM)
+        await world.take(rpm=1)
+        await world.configure(DAILY, RPM)
+        await world.repo.top_up(USER, API, {"tokens": 200})
+        assert await left(world) == 1200
+        await world.configure(Limit.per_minute("tokens", 100), RPM)
+        await world.take(tokens=90)
+        await world.configure(DAILY, RPM)
+        await world.repo.top_up(USER, API, {"tokens": 50})
+        await world.take(tokens=1050)
+        assert not await world.granted(tokens=1)
+
     async def test_a_first_use_quota_is_topped_up_within_its_window(self, world: World) -> None:
         at(world, NOON)
         await world.configure(SESSION)

@@ -23,6 +23,12 @@ from zae_limiter_ops.manifest.targets import TargetKind
 
 RPM = Limit.per_minute("rpm", 10)
 OTHER = Limit.per_minute("rpm", 77)
+QUOTAS = [
+    Limit.quota("month", 5, per="month", every=2, on=31, at="06:30", zone="Europe/Berlin"),
+    Limit.quota("session", 5, after_first_use="5h", soft=True, thresholds=(80,)),
+    Limit.budget("eur", "0.000000001", currency="EUR", per="week", on="sun", hold_ttl=None),
+    Limit.per_minute("soft", 5, soft=True),
+]
 LEASE_MS = 60_000
 MANY = 120  # entities: several batches, and more than the first page of the state holds
 
@@ -308,7 +314,7 @@ class ManifestContract(Contract):
     def test_what_exists_is_adopted_by_an_export(self, world: World) -> None:
         world.repo.set_system_defaults([RPM, Limit.custom("tpm", 5, 1, 90)])
         world.repo.set_limits(USER, [OTHER], API)
-        world.repo.set_limits("odd: id", [OTHER])
+        world.repo.set_limits("odd: id", [OTHER, *QUOTAS])
         world.repo.create_entity("child", parent_id="team", cascade=True)
         world.repo.create_entity("alone", name="Alone")
         provisioner = world.repo.provisioner()
@@ -323,6 +329,26 @@ class ManifestContract(Contract):
         entities = {"alone": {"registered": True}, "child": {"registered": True}}
         left = provisioner.export().to_dict()
         assert left == {"namespace": "default", "entities": entities}, "they stay registered"
+
+    def test_a_changed_quota_is_planned_and_compared(self, world: World) -> None:
+        provisioner = world.repo.provisioner()
+        monthly = "1M/month @ Europe/Berlin"
+        limits = {"tokens": monthly, "usd": {"budget": "12.50", "per": "day"}}
+        provisioner.apply(declare(resources={API: rates(**limits)}))
+        tokens = Limit.quota("tokens", 10**6, per="month", zone="Europe/Berlin")
+        assert world.repo.get_resource_defaults(API) == [
+            tokens,
+            Limit.budget("usd", "12.50", per="day"),
+        ]
+        more = {"tokens": f"{monthly},hold=2s", "usd": "12.50USD/day@UTC"}
+        manifest = declare(resources={API: rates(**more)})
+        [change] = provisioner.plan(manifest).changes
+        assert (change.target.kind, change.target.resource) == (TargetKind.RESOURCE, API)
+        provisioner.apply(manifest)
+        assert world.repo.get_resource_defaults(API)[0].hold_ttl == 2
+        world.repo.set_resource_defaults(API, [tokens])
+        [drift] = provisioner.diff(manifest)
+        assert drift.target == change.target
 
     def test_many_entities_take_several_batches_and_pages(self, world: World) -> None:
         ids = [f"entity-{number}" for number in range(MANY)]

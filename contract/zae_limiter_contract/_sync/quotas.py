@@ -332,6 +332,20 @@ class QuotaContract(Contract):
         world.take(tokens=1005)
         assert not world.granted(tokens=1)
 
+    def test_a_top_up_reaches_a_quota_that_was_just_configured(self, world: World) -> None:
+        at(world, NOON)
+        world.configure(RPM)
+        world.take(rpm=1)
+        world.configure(DAILY, RPM)
+        world.repo.top_up(USER, API, {"tokens": 200})
+        assert left(world) == 1200
+        world.configure(Limit.per_minute("tokens", 100), RPM)
+        world.take(tokens=90)
+        world.configure(DAILY, RPM)
+        world.repo.top_up(USER, API, {"tokens": 50})
+        world.take(tokens=1050)
+        assert not world.granted(tokens=1)
+
     def test_a_first_use_quota_is_topped_up_within_its_window(self, world: World) -> None:
         at(world, NOON)
         world.configure(SESSION)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from copy import copy
 from typing import TYPE_CHECKING
 
@@ -125,6 +125,10 @@ class InForce:
     def rate_of(self, key: str) -> Rate:
         """Return the rate of a limit by its stored name."""
         return self.rates[self.keys.index(key)]
+
+    def has_quota_among(self, keys: Container[str]) -> bool:
+        """Tell whether one of these limits, given by stored names, is a quota."""
+        return any(key in keys for key in self.quota_keys)
 
     def amounts_milli(self, consume: Mapping[str, int]) -> dict[str, int]:
         """Return the amount of every limit by stored name; 0 if the call does not name a limit."""

@@ -8,11 +8,11 @@ from dataclasses import replace
 from functools import partial
 
 from zae_limiter.admission import settle as settling
-from zae_limiter.admission.charge import ChargePlan, plan_charge, statuses
+from zae_limiter.admission.charge import ChargePlan, plan_charge, statuses, under_limits
 from zae_limiter.admission.image import HOUR_MS, BucketImage, running_pause_ms
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.quotas import in_life
-from zae_limiter.admission.rebase import full_bucket
+from zae_limiter.admission.rebase import full_bucket, is_newer
 from zae_limiter.admission.report import bucket_states, counted_state, resource_capacity
 from zae_limiter.admission.request import (
     Charge,
@@ -312,11 +312,14 @@ def top_up(
     The window of a quota can be topped up before its first charge: then the bucket is created.
     """
     image, window = _changed_bucket(tables, namespace_id, change)
+    quotas = in_force if in_force is not None and in_force.has_quota_among(amounts) else None
     if image is None:
-        if in_force is None or not any(key in amounts for key in in_force.quota_keys):
+        if quotas is None:
             return False
         refuse_if_purging(tables, namespace_id)
-        image = _new_bucket(in_force, None, change.now_ms)
+        image = _new_bucket(quotas, None, change.now_ms)
+    elif quotas is not None and not is_newer(image, quotas):
+        image = under_limits(image, quotas, change.now_ms)
     after, moves = settling.top_up(image, amounts, change.now_ms)
     _write_change(tables, namespace_id, change, after, window)
     added = settling.added_milli(moves)

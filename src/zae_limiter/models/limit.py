@@ -224,6 +224,8 @@ class Limit:
 
         window = _window(per, every, zone, on, at, after_first_use)
         billionths = exact_billionths(amount, "limit.amount")
+        if billionths <= 0:
+            raise ValidationError("limit.amount", amount, "must be greater than zero")
         return cls._quota(name, billionths, window, soft, hold_ttl, thresholds, currency)
 
     @classmethod

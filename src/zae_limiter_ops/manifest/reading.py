@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from zae_limiter.bounded_json import is_deeper, too_deep
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.config import OnUnavailable
-from zae_limiter.models.limit import CONCURRENT_PLACES, MAX_LIMITS, places_of
+from zae_limiter.models.limit import CONCURRENT_PLACES, MAX_LIMITS, Limit, places_of
 from zae_limiter.models.notation import parse_limit, parse_period
 from zae_limiter.models.quota_fields import BUDGET_FIELDS, QUOTA_FIELDS, quota_from
 from zae_limiter.models.switches import Switch, SwitchMode, parse_switch
@@ -42,6 +43,7 @@ RESOURCE_KEYS = ("limits", "mode")
 ENTITY_KEYS = ("resources", "limits", "mode", "parent", "cascade", "registered")
 LIMIT_KEYS = ("capacity", "burst", "refill_amount", "refill_period", "soft")
 SLOT_KEYS = ("concurrent", "lease_ttl")
+EXACT_DIGITS = 15  # a float has at least so many digits of the number that was written
 MAX_DIGITS = 30  # more than a limit may have, and few enough for int()
 
 
@@ -221,7 +223,8 @@ class _Reader:
             return self._quota(name, value, path)
         has_slots = isinstance(value, Mapping) and value.get("concurrent") is not None
         keys = dict(self._mapping(value, path, SLOT_KEYS if has_slots else LIMIT_KEYS))
-        soft = keys.pop("soft", None)
+        soft = self._flag(keys, "soft", path)
+        keys.pop("soft", None)
         if not has_slots and keys.get("capacity") is None and before == len(self._problems):
             self.report(path, "has no capacity; add this key, which every rate must have")
         numbers = {
@@ -233,17 +236,22 @@ class _Reader:
             return None
         declared = LimitDecl(**{"refill_period": DEFAULT_PERIOD, **numbers})
         limit = self._checked(declared.to_limit, name, path)
-        if limit is not None and soft in (True, "true"):
+        if limit is not None and soft:
             return LimitDecl.of(replace(limit, soft=True))
         return None if limit is None else declared
 
     def _quota(self, name: str, value: Mapping[str, Any], path: Path) -> LimitDecl | None:
         """Read a quota as ``{quota: …, per: month, …}``, or a budget as ``{budget: …, …}``."""
-        known = BUDGET_FIELDS if "budget" in value else QUOTA_FIELDS
-        keys = {
-            key: _plain_value(key, each) for key, each in self._mapping(value, path, known).items()
-        }
-        limit = self._checked(quota_from, {"name": name, **keys}, path)
+        known, before = BUDGET_FIELDS if "budget" in value else QUOTA_FIELDS, len(self._problems)
+        keys = self._mapping(value, path, known)
+        if "soft" in keys:
+            keys["soft"] = bool(self._flag(keys, "soft", path))
+        amount = keys.get("budget")
+        if isinstance(amount, float) and not _is_exact(amount):
+            self.report((*path, "budget"), "has more digits than YAML keeps; write it in quotes")
+        if before != len(self._problems):
+            return None
+        limit = self._checked(_quota_of, {"name": name, **keys}, path)
         return None if limit is None else LimitDecl.of(limit)
 
     def _number(self, key: str, value: object, path: Path) -> Any:
@@ -329,19 +337,33 @@ def _kind(value: object) -> str:
     return "a list" if isinstance(value, list) else f"{type(value).__name__} {value!r}"
 
 
+def _quota_of(fields: Mapping[str, Any]) -> Limit:
+    """Return a quota or budget from fields whose numbers may be text."""
+    return quota_from({key: _plain_value(key, value) for key, value in fields.items()})
+
+
+def _is_exact(number: float) -> bool:
+    """Tell whether the shortest text of a float is certainly the number that was written."""
+    return len(Decimal(repr(number)).as_tuple().digits) <= EXACT_DIGITS
+
+
 def _plain_value(key: str, value: object) -> object:
-    """Return a field of a quota; numbers and booleans may be text, and a price may be a float.
+    """Return a field of a quota; numbers may be text, and an amount of money may be a float.
 
     YAML reads 12.50 as a float; its shortest text is the number that was written.
     """
     if key == "budget" and isinstance(value, float):
         return repr(value)
-    if isinstance(value, str) and key in ("quota", "every", "hold_ttl", "on", "soft"):
-        digits = value.replace("_", "")
-        if digits.isdecimal() and len(digits) <= MAX_DIGITS:
-            return int(digits)
-        if key == "hold_ttl":
+    if key == "thresholds" and isinstance(value, list):
+        return [_number_of_text(each) for each in value]
+    if key in ("quota", "every", "hold_ttl", "on", "after_first_use"):
+        value = _number_of_text(value)
+        if key == "hold_ttl" and isinstance(value, str):
             return None if value == "never" else parse_period(value)
-        if key == "soft":
-            return value == "true"
     return value
+
+
+def _number_of_text(value: object) -> object:
+    """Return a whole number that is text as a number: CloudFormation sends numbers as text."""
+    digits = value.replace("_", "") if isinstance(value, str) else ""
+    return int(digits) if digits.isdecimal() and len(digits) <= MAX_DIGITS else value

@@ -113,14 +113,16 @@ async def test_the_holds_of_abandoned_calls_return_in_memory(memory_url, abandon
     async with await Repository.builder().url(memory_url).clock(clock).build() as repo:
         await repo.set_system_defaults([BUDGET])
         limiter, cost = RateLimiter(repo), Decimal("0.000000001")
-        for number in range(abandoned):
+        for number in range(2 * abandoned):
             block = limiter.acquire("team", "gpt-4", {"usd": "0.05"})
             lease = await block.__aenter__()
             if number % 2:
                 await lease.settle(usd=cost)
                 await block.__aexit__(None, None, None)
         del block, lease
+        before = await repo.get_bucket("team", "gpt-4", "usd")
+        assert before.held == abandoned * Decimal("0.05")
         clock.advance(seconds=LATEST_S)
         after = await repo.get_bucket("team", "gpt-4", "usd")
-        assert (after.used, after.held) == (abandoned // 2 * cost, 0)
+        assert (after.used, after.held) == (abandoned * cost, 0)
         assert after.available == 100 - after.used

@@ -236,6 +236,57 @@ def test_plain_data_may_have_numbers_and_booleans_as_text():
         LimitsManifest.from_dict({"resources": {"api": 5}})
 
 
+MONTHLY = {"quota": 5, "per": "month"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "limit"),
+    [
+        (
+            {"quota": "5", "per": "month", "on": "31", "every": "2", "thresholds": ["50", "80"]},
+            Limit.quota("t", 5, per="month", on=31, every=2, thresholds=(50, 80)),
+        ),
+        (
+            {"quota": "5", "after_first_use": "18000", "hold_ttl": "2"},
+            Limit.quota("t", 5, after_first_use="5h", hold_ttl=2),
+        ),
+        ({**MONTHLY, "soft": "True"}, Limit.quota("t", 5, per="month", soft=True)),
+        ({**MONTHLY, "soft": "false"}, Limit.quota("t", 5, per="month")),
+        ({**MONTHLY, "hold_ttl": "never"}, Limit.quota("t", 5, per="month", hold_ttl=None)),
+        (
+            {"budget": "12.5", "currency": "EUR", "per": "week", "on": "sun", "at": "06:30"},
+            Limit.budget("t", "12.5", currency="EUR", per="week", on="sun", at="06:30"),
+        ),
+        ({"budget": 12.5, "per": "day"}, Limit.budget("t", "12.5", per="day")),
+        ({"capacity": "5", "soft": "true"}, Limit.per_minute("t", 5, soft=True)),
+    ],
+)
+def test_quotas_are_read_as_cloudformation_sends_them(fields, limit):
+    manifest = LimitsManifest.from_dict({"resources": {"api": {"limits": {"t": fields}}}})
+    assert manifest.resources["api"].limits["t"].to_limit("t") == limit
+    assert LimitsManifest.from_dict(manifest.to_dict()) == manifest
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({**MONTHLY, "soft": "yes"}, r"limits\.t\.soft: must be true or false, not 'yes'"),
+        ({"capacity": 5, "soft": 1}, r"limits\.t\.soft: must be true or false, not 1"),
+        ({**MONTHLY, "hold_ttl": "1"}, r"must be None or whole seconds from 2"),
+        ({**MONTHLY, "hold_ttl": "soon"}, r"limits\.t: must be sec, min"),
+        ({**MONTHLY, "thresholds": ["half"]}, r"must be whole percentages"),
+        ({"quota": 5.0, "per": "month"}, r"must be a whole number"),
+        (
+            {"budget": 123456789.123456789, "per": "day"},
+            r"limits\.t\.budget: has more digits than YAML keeps; write it in quotes",
+        ),
+    ],
+)
+def test_mistakes_in_quotas_are_reported_with_their_place(fields, reason):
+    with pytest.raises(ManifestError, match=reason):
+        LimitsManifest.from_dict({"resources": {"api": {"limits": {"t": fields}}}})
+
+
 def test_several_files_are_one_manifest():
     manifest = read_files(
         [

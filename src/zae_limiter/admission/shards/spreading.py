@@ -12,7 +12,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import NamedTuple
 
-from zae_limiter.admission.image import BucketImage, is_paused, is_split, level_milli
+from zae_limiter.admission.image import BucketImage, is_paused, is_soft, is_split, level_milli
 from zae_limiter.admission.moves import Move, Wanted, read_move
 from zae_limiter.admission.shards.tree import Shard, heirs
 
@@ -49,18 +49,23 @@ def gather(images: Images, amounts: Amounts, now_ms: int) -> Spread | None:
 
     The result is also None while the bucket is paused. The charge is written in one transaction,
     with the moves of ``taking`` for each shard. The debt of a shard is subtracted from the tokens
-    of the whole bucket. A limit from which nothing is taken is listed with 0.
+    of the whole bucket. A limit from which nothing is taken is listed with 0. A soft limit holds
+    every amount: the shards that are chosen for the other limits owe it.
     """
     if any(is_paused(image, now_ms) for image in images.values()):
         return None
     levels = {key: _levels(images, key, now_ms) for key in amounts}
-    if any(sum(levels[key].values()) < amount for key, amount in amounts.items()):
+    limits = images[min(images)].limits
+    checked = {key: amount for key, amount in amounts.items() if not is_soft(limits[key].rate)}
+    if any(sum(levels[key].values()) < amount for key, amount in checked.items()):
         return None
-    chosen = _fewest(images, levels, amounts) or [min(images)]
+    chosen = _fewest(images, levels, checked) or [min(images)]
     spread: Spread = {shard: dict.fromkeys(amounts, 0) for shard in chosen}
     for key, amount in amounts.items():
-        held = {shard: level for shard in chosen if (level := levels[key][shard]) > 0}
-        _add(spread, key, _taken(held, _shares(images, key), amount))
+        of_chosen = {shard: levels[key][shard] for shard in chosen}
+        if key in checked:
+            of_chosen = {shard: level for shard, level in of_chosen.items() if level > 0}
+        _add(spread, key, _taken(of_chosen, _shares(images, key), amount))
     return spread
 
 
@@ -70,6 +75,10 @@ def taking(image: BucketImage, amounts: Amounts, now_ms: int) -> list[Move]:
     for key, amount in amounts.items():
         state = image.limits[key]
         if state.quota is not None:  # taken from the first shard, see quotas.QuotaLedger
+            continue
+        if is_soft(state.rate):
+            if amount:
+                moves.append(read_move(key, state, Wanted(owed_milli=amount), now_ms))
             continue
         in_debt = level_milli(state, now_ms) < 0  # allowed: other shards make up for it
         wanted = Wanted(amount, asked=amount > 0 or not in_debt)

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
+from fractions import Fraction
 from typing import NamedTuple
 
 from zae_limiter.admission.charge import under_limits
-from zae_limiter.admission.image import BucketImage, is_paused, is_soft, reaches_ms
+from zae_limiter.admission.image import (
+    BucketImage,
+    is_paused,
+    is_soft,
+    level_milli,
+    reaches_ms,
+)
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.quotas import free_units
 from zae_limiter.admission.rebase import at_rate, full_limit
@@ -123,6 +130,36 @@ def _is_overdrawn(images: Images, change: BucketChange, now_ms: int) -> bool:
     return any(
         free_units(state, now_ms, charging=False) < 0 for state in quotas if not is_soft(state.rate)
     )
+
+
+def least_overdrawn(
+    images: Images, shards: list[Shard], change: BucketChange, now_ms: int
+) -> list[Shard]:
+    """Return those of the shards whose soft rates hold a charge, or else the fullest one.
+
+    A soft rate rejects nowhere. If one shard took all charges, the others would be full and waste
+    the tokens that accrue in them, while that one stays overdrawn.
+    """
+    soft = [
+        (key, amount)
+        for key, amount in change.amounts_milli.items()
+        if amount and key in change.in_force.soft_keys and key not in change.in_force.quota_keys
+    ]
+    if not soft or not shards:
+        return shards
+
+    def left(shard: Shard) -> Fraction:
+        """Return what the charge leaves of the emptiest soft rate, as a part of its share."""
+        parts = []
+        for key, amount in soft:
+            state = images[shard].limits[key]
+            share = max(1, state.rate.capacity_milli)
+            parts.append(Fraction(level_milli(state, now_ms) - amount, share))
+        return min(parts)
+
+    by_shard = {shard: left(shard) for shard in shards}
+    holding = [shard for shard in shards if by_shard[shard] >= 0]
+    return holding or [max(shards, key=lambda shard: by_shard[shard])]
 
 
 def soonest(images: Images, shards: Iterable[Shard], change: BucketChange) -> Shard | None:

@@ -235,6 +235,9 @@ class DynamoBuckets:
         principal: str | None,
     ) -> bool:
         bucket_id = BucketId(namespace_id, entity_id, resource)
+        if in_force is not None and in_force.has_quota_among(amounts):
+            deadline = self._client.deadline()
+            self._router.update_limits(bucket_id, in_force, lambda: now_ms, deadline)
         return self._manual_refill.top_up(bucket_id, amounts, in_force, now_ms, principal)
 
     def pause(

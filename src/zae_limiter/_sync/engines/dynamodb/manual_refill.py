@@ -116,7 +116,7 @@ class ManualRefill:
         Quotas get the whole amount for their window. For that the bucket is created, if there are
         limits in force.
         """
-        creates = in_force is not None and any(key in amounts for key in in_force.quota_keys)
+        creates = in_force is not None and in_force.has_quota_among(amounts)
         created: CreatedBucket | None = None
 
         def create(deadline: Deadline) -> list[Action]:

@@ -10,25 +10,31 @@ from zae_limiter._async.engines.dynamodb.buckets.group_commit import GroupCommit
 from zae_limiter._async.engines.dynamodb.sharding.multi_shard import MultiShardWriter
 from zae_limiter._async.engines.dynamodb.sharding.resharding import Resharder
 from zae_limiter._async.engines.dynamodb.sharding.shard_reader import ShardReader
+from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.rebase import has_limits
 from zae_limiter.admission.shards.spreading import is_large
 from zae_limiter.admission.shards.tree import Shard
+from zae_limiter.clock import Clock
 from zae_limiter.concurrency.async_shield import ashield
 from zae_limiter.dynamodb.buckets.cache import BucketCache
+from zae_limiter.dynamodb.buckets.changes import BucketChange
 from zae_limiter.dynamodb.buckets.outcomes import Applied, Outcome, Rejected, ShardMerged
 from zae_limiter.dynamodb.buckets.pending import PendingChange
 from zae_limiter.dynamodb.counters import Counters
+from zae_limiter.dynamodb.items.bucket import BucketId
 from zae_limiter.dynamodb.sharding.affinity import ShardAffinity
 from zae_limiter.dynamodb.sharding.known_shards import (
     Images,
     KnownShards,
     fitting,
+    least_overdrawn,
     rejection,
     soonest,
 )
 from zae_limiter.dynamodb.sharding.throttling import ThrottledItems
 from zae_limiter.exceptions import ZAELimiterError
 from zae_limiter.quiet_logging import quiet_logger
+from zae_limiter.transport.calls import Deadline
 from zae_limiter.transport.errors import NotSent
 
 MAX_ATTEMPTS = 8  # each one means that another client came first
@@ -74,6 +80,19 @@ class ShardRouter:
             if is_hot or entry.bucket.shard.n > 1:
                 await self._resharder.reshard_if_due(pending)
         return outcome
+
+    async def update_limits(
+        self, bucket_id: BucketId, in_force: InForce, clock: Clock, deadline: Deadline
+    ) -> None:
+        """Bring a bucket to the limits in force; one that is absent or newer stays as it is."""
+        amounts = dict.fromkeys(in_force.keys, 0)
+        change = BucketChange(in_force, amounts, is_charge=True)
+        pending = PendingChange(bucket_id, change, clock, deadline, is_counted=False)
+        shards = await self._known_shards(pending, read_all=True)
+        if outdated := shards.with_other_limits(in_force):
+            problem = await self._update_limits(pending, outdated)
+            if isinstance(problem, ZAELimiterError):
+                raise problem
 
     async def _among_shards(self, pending: PendingChange, outcome: Outcome | None) -> Outcome:
         """Return the outcome of a change that several shards of its bucket decide together."""
@@ -128,7 +147,7 @@ class ShardRouter:
         at_once = replace(change, until_ms=None)
         if change.until_ms is not None and is_large(images, change.amounts_milli):
             pending.change = at_once
-        fits = fitting(images, at_once, now_ms)
+        fits = least_overdrawn(images, fitting(images, at_once, now_ms), at_once, now_ms)
         shard = self._affinity.choose(pending.bucket_id, shards.with_entry(fits) or fits)
         if shard is None and pending.change.until_ms is not None:
             shard = soonest(images, fitting(images, change, now_ms), change)
@@ -182,15 +201,17 @@ class ShardRouter:
 
     def _redirect_to_current(self, pending: PendingChange) -> bool:
         """Redirect a charge to the shard that this process stays with, if that seems to hold it."""
-        change = pending.change
-        if pending.look_first or change.until_ms is not None or change.in_force.quota_keys:
+        change, in_force = pending.change, pending.change.in_force
+        if pending.look_first or change.until_ms is not None:
+            return False
+        if in_force.quota_keys or in_force.soft_keys:  # one shard alone does not tell
             return False
         number = self._affinity.current(pending.bucket_id)
         entry = None if number is None else self._cache.get(pending.bucket_id.shard(number))
         if number is None or entry is None:
             return False
         image, shard = entry.bucket.image, entry.bucket.shard
-        if not has_limits(image, change.in_force.at(shard)):
+        if not has_limits(image, in_force.at(shard)):
             return False
         if not change.fits(image, pending.clock()):
             return False

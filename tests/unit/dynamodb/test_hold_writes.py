@@ -1,0 +1,40 @@
+"""A write that returns or settles held amounts requires that they are there."""
+
+from zae_limiter.admission.quotas import HoldWrite
+from zae_limiter.dynamodb.items import bucket as stored
+from zae_limiter.dynamodb.items.bucket_updates import write_holds
+from zae_limiter.dynamodb.items.update_expression import UpdateExpression
+
+KEY = stored.key("ns", "user", "api", 0)
+SWEPT, SETTLED = (5, 60), (5, 90)
+
+
+def rendered(write):
+    """Return condition and update of a write, with names and values in place."""
+    update = UpdateExpression(KEY)
+    write_holds(update, [write], {"tokens": 2})
+    action = update.action()
+    texts = {**action["ExpressionAttributeNames"]}
+    texts |= {name: value["N"] for name, value in action["ExpressionAttributeValues"].items()}
+    condition, change = action["ConditionExpression"], action["UpdateExpression"]
+    for name in sorted(texts, key=len, reverse=True):
+        condition, change = (text.replace(name, texts[name]) for text in (condition, change))
+    return condition, change
+
+
+def test_returned_holds_must_be_as_they_were_seen():
+    condition, change = rendered(HoldWrite("tokens", swept={SWEPT: 7}))
+    assert condition == f"{stored.hold_name(2, SWEPT)}=7"
+    assert change == f"REMOVE {stored.hold_name(2, SWEPT)}"
+
+
+def test_a_settled_hold_must_still_be_held():
+    condition, change = rendered(HoldWrite("tokens", removed={SETTLED: 3}))
+    assert condition == f"{stored.hold_name(2, SETTLED)}>=3"
+    assert change == f"ADD {stored.hold_name(2, SETTLED)} -3"
+
+
+def test_a_hold_that_is_returned_and_taken_again_is_set():
+    condition, change = rendered(HoldWrite("tokens", swept={SWEPT: 7}, put={SWEPT: 4}))
+    assert condition == f"{stored.hold_name(2, SWEPT)}=7"
+    assert change == f"SET {stored.hold_name(2, SWEPT)}=4"
