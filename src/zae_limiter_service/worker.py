@@ -32,7 +32,7 @@ from zae_limiter_service.question_routes import QuestionRoutes, own_snapshot
 from zae_limiter_service.requests import Routes
 from zae_limiter_service.settings import ServiceSettings
 from zae_limiter_service.stores import NamespaceStores
-from zae_limiter_service.tls import CertificateProtocol, uvicorn_options
+from zae_limiter_service.tls import ServiceProtocol, uvicorn_options
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -123,7 +123,7 @@ class ServiceWorker:
         server = _Server(
             uvicorn.Config(
                 self._application(),
-                http=CertificateProtocol,
+                http=ServiceProtocol,
                 ws="none",
                 lifespan="off",
                 log_config=None,

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from zae_limiter import Limit
 from zae_limiter.exceptions import RateLimitExceeded
+from zae_limiter.headers import rate_limit_headers
 
 if TYPE_CHECKING:
-    from zae_limiter import Lease, RateLimiter
+    from zae_limiter import RateLimiter
     from zae_limiter._async.acquire import Acquire
     from zae_limiter.models.status import LimitStatus
     from zae_limiter_service.envoy.rules import DescriptorTarget
@@ -57,7 +58,9 @@ class Decision:
         return self.rejected is None
 
 
-async def decide(limiter: RateLimiter, asks: Sequence[DescriptorAsk | None]) -> Decision:
+async def decide(
+    limiter: RateLimiter, asks: Sequence[DescriptorAsk | None], clock: Callable[[], int]
+) -> Decision:
     """Charge every bucket, or none.
 
     Buckets are charged one after the other. If one rejects, those before it get everything back; a
@@ -66,7 +69,6 @@ async def decide(limiter: RateLimiter, asks: Sequence[DescriptorAsk | None]) -> 
     buckets = merged([ask for ask in asks if ask is not None])
     verdicts: dict[tuple[str, str], Verdict] = {}
     blocks: list[Acquire] = []
-    lease: Lease | None = None
     rejected: RateLimitExceeded | None = None
     tried: tuple[str, str] = "", ""
     try:
@@ -93,7 +95,8 @@ async def decide(limiter: RateLimiter, asks: Sequence[DescriptorAsk | None]) -> 
     if rejected is not None:
         headers = rejected.headers()
     else:
-        headers = {} if lease is None else lease.headers()
+        statuses = verdicts[tried].statuses if buckets else ()
+        headers = rate_limit_headers(statuses, now_ms=clock())
     of_asks = [
         None if ask is None else verdicts.get((ask.target.entity, ask.target.resource), Verdict())
         for ask in asks

@@ -108,10 +108,10 @@ class EnvoyServer(rls_pb2_grpc.RateLimitServiceServicer):  # type: ignore[misc]
             ask = None if target is None else ask_of(target, descriptor, request.hits_addend)
             asks.append(ask)
         limiter = await self._stores.limiter(namespace)
-        decision = await decide(limiter, asks)
-        now_ms = self._stores.root.charging.clock()
+        clock = self._stores.root.charging.clock
+        decision = await decide(limiter, asks, clock)
         result = "granted" if decision.is_admitted else "rejected"
-        return response_of(decision, asks, now_ms), result
+        return response_of(decision, asks, clock()), result
 
     def _failure(self, error: Exception) -> tuple[Any, str]:
         """Return the status and the message of gRPC for an error, and count it."""
