@@ -54,13 +54,19 @@ class ServiceApp:
             return
         if scope["type"] != "http":
             return
+        reply = scope.pop("zae_limiter.reply", None)  # of our server, to send an answer at once
         if self._page is not None and not scope["path"].startswith(OWN_PATHS):
             await self._page(scope, receive, send)
             return
         began = time.perf_counter()
         seen = _Seen()
         answer = await self._answer(scope, receive, seen)
-        await _send(scope, send, answer)
+        headers, body = _written(scope["method"], answer)
+        if reply is not None:
+            reply(answer.status, headers, body)
+        else:
+            await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+            await send({"type": "http.response.body", "body": body})
         self._note(scope, seen, answer, time.perf_counter() - began)
 
     async def perform_forwarded(self, request: ServiceRequest) -> Answer:
@@ -165,16 +171,11 @@ async def _until_gone(receive: Receive) -> None:
         pass
 
 
-async def _send(scope: Scope, send: Send, answer: Answer) -> None:
+def _written(method: str, answer: Answer) -> tuple[list[tuple[bytes, bytes]], bytes]:
+    """Return the headers and the body of an answer."""
     headers = [(name.lower().encode(), value.encode("latin-1")) for name, value in answer.headers]
     headers.append((b"cache-control", b"no-store"))
     if answer.status != 204:
         headers.append((b"content-type", answer.content_type.encode()))
         headers.append((b"content-length", str(len(answer.body)).encode()))
-    body = b"" if scope["method"] == "HEAD" else answer.body
-    reply = scope.get("zae_limiter.reply")  # of our server; see tls.py
-    if reply is not None:
-        reply(answer.status, headers, body)
-        return
-    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+    return headers, b"" if method == "HEAD" else answer.body

@@ -38,7 +38,9 @@ def uvicorn_options(settings: ServiceSettings) -> dict[str, Any]:
     return options
 
 
-REPLY = "zae_limiter.reply"  # in the scope of a request: a function that sends a whole answer
+# In the scope of a request: a function that sends a whole answer. The application takes it out of
+# the scope, since both refer to each other and would have to be found by the garbage collector.
+REPLY = "zae_limiter.reply"
 
 
 class ServiceProtocol(HttpToolsProtocol):
