@@ -3,6 +3,7 @@
 import gc
 import re
 import socket
+import time
 
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
@@ -81,6 +82,15 @@ def test_requests_leave_nothing_behind_for_the_garbage_collector(serve):
     finally:
         gc.enable()
     assert len(left) <= 3
+
+
+def test_an_idle_connection_stays_open_for_clients_that_pool_them(serve):
+    """Else the service closes a connection at the moment at which a request is sent over it."""
+    connection = serve().client().connected()
+    for pause_s in (0, 6):
+        time.sleep(pause_s)
+        connection.request("GET", "/healthz")
+        assert connection.getresponse().read() == b'{"status":"ok"}'
 
 
 def test_small_answers_are_sent_without_delay():
