@@ -35,14 +35,10 @@ def parse_bounded(
         raise ValueError(f"has more than {longest:,} characters")
     if text.count("[") + text.count("{") > deepest:  # else no depth is beyond the bound
         _check_depth(text, deepest)
-    if is_strict:
-        return json.loads(
-            text,
-            parse_float=parse_float,
-            object_pairs_hook=_unique,
-            parse_constant=_no_constant,
-        )
-    return json.loads(text, parse_float=parse_float)
+    if not is_strict:
+        return json.loads(text, parse_float=parse_float)
+    decoder = _STRICT if parse_float is None else _strict_decoder(parse_float)
+    return decoder.decode(text)
 
 
 def _check_depth(text: str, deepest: int) -> None:
@@ -66,6 +62,15 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is not a number of JSON")
+
+
+def _strict_decoder(parse_float: Parse | None = None) -> json.JSONDecoder:
+    return json.JSONDecoder(
+        parse_float=parse_float, object_pairs_hook=_unique, parse_constant=_no_constant
+    )
+
+
+_STRICT = _strict_decoder()  # made once: requests are many and short
 
 
 def is_deeper(value: object, levels: int = MAX_DEPTH) -> bool:

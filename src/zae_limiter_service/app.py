@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
 from zae_limiter.exceptions import ZAELimiterError
@@ -54,22 +54,24 @@ class ServiceApp:
             return
         if scope["type"] != "http":
             return
+        reply = scope.pop("zae_limiter.reply", None)  # of our server, to send an answer at once
         if self._page is not None and not scope["path"].startswith(OWN_PATHS):
             await self._page(scope, receive, send)
             return
         began = time.perf_counter()
         seen = _Seen()
         answer = await self._answer(scope, receive, seen)
-        await _send(send, scope["method"], answer)
+        headers, body = _written(scope["method"], answer)
+        if reply is not None:
+            reply(answer.status, headers, body)
+        else:
+            await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+            await send({"type": "http.response.body", "body": body})
         self._note(scope, seen, answer, time.perf_counter() - began)
 
     async def perform_forwarded(self, request: ServiceRequest) -> Answer:
         """Perform a request that has passed the gate of another worker."""
-
-        async def perform() -> Answer:
-            return await request.route.handler(request)
-
-        return await self._answered(perform)
+        return await self._answered(request.route.handler(request))
 
     async def _answer(self, scope: Scope, receive: Receive, seen: _Seen) -> Answer:
         """Return the answer to a request, whatever happens."""
@@ -78,13 +80,13 @@ class ServiceApp:
             return overloaded("overloaded", "too many requests are waiting; try again later")
         self.in_progress += 1
         try:
-            return await self._answered(lambda: self._perform(scope, receive, seen))
+            return await self._answered(self._perform(scope, receive, seen))
         finally:
             self.in_progress -= 1
 
-    async def _answered(self, perform: Callable[[], Awaitable[Answer]]) -> Answer:
+    async def _answered(self, performing: Awaitable[Answer]) -> Answer:
         try:
-            return await perform()
+            return await performing
         except RefusedCall as error:
             if error.reason is not None:
                 self._counters.add("refused_total", (("reason", error.reason),))
@@ -124,11 +126,8 @@ class ServiceApp:
 
     def _note(self, scope: Scope, seen: _Seen, answer: Answer, took_s: float) -> None:
         path = seen.route_path or "other"
-        labels = (
-            ("route", path),
-            ("method", scope["method"] if seen.route_path else "other"),
-            ("status", str(answer.status)),
-        )
+        method = scope["method"] if seen.route_path else "other"
+        labels = (("route", path), ("method", method), ("status", str(answer.status)))
         self._counters.add("requests_total", labels)
         self._counters.observe("request_seconds", took_s)
         if self._log is not None:
@@ -172,12 +171,11 @@ async def _until_gone(receive: Receive) -> None:
         pass
 
 
-async def _send(send: Send, method: str, answer: Answer) -> None:
+def _written(method: str, answer: Answer) -> tuple[list[tuple[bytes, bytes]], bytes]:
+    """Return the headers and the body of an answer."""
     headers = [(name.lower().encode(), value.encode("latin-1")) for name, value in answer.headers]
     headers.append((b"cache-control", b"no-store"))
     if answer.status != 204:
         headers.append((b"content-type", answer.content_type.encode()))
         headers.append((b"content-length", str(len(answer.body)).encode()))
-    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
-    body = b"" if method == "HEAD" else answer.body
-    await send({"type": "http.response.body", "body": body})
+    return headers, b"" if method == "HEAD" else answer.body

@@ -11,6 +11,7 @@ PREFIX = "zae_limiter_service"
 
 Labels = tuple[tuple[str, str], ...]
 Snapshot = list[list[Any]]  # name, labels, value
+_BUCKETS: list[Labels] = [(("le", bound),) for bound in (*map(str, BOUNDS_S), "+Inf")]
 
 HELP = {
     "requests_total": ("counter", "Requests by route and status"),
@@ -40,9 +41,7 @@ class ServiceCounters:
 
     def observe(self, name: str, seconds: float) -> None:
         """Count a duration in its bucket of a histogram."""
-        place = bisect_left(BOUNDS_S, seconds)
-        bound = str(BOUNDS_S[place]) if place < len(BOUNDS_S) else "+Inf"
-        self.add(f"{name}_bucket", (("le", bound),))
+        self.add(f"{name}_bucket", _BUCKETS[bisect_left(BOUNDS_S, seconds)])
         self.add(f"{name}_sum", (), seconds)
 
     def value(self, name: str, **labels: str) -> float:

@@ -43,23 +43,22 @@ class Fields(NamedTuple):
     """The fields that a body or a query may have; others are refused."""
 
     fields: tuple[Field, ...]
-    names: frozenset[str]
+    checks: Mapping[str, Callable[[Any, str], Any]]  # by name
+    required: tuple[str, ...]
 
     def check(self, data: Mapping[str, Any], where: str) -> dict[str, Any]:
         """Return the checked values by name, None for those that are left out."""
-        for name in data:
-            if name not in self.names:
-                names = ", ".join([field.name for field in self.fields]) or "none"
-                raise ValidationError(str(name), data[name], f"is unknown; {where} has: {names}")
-        values: dict[str, Any] = {}
-        for field in self.fields:
-            value = data.get(field.name)
-            if value is None:
-                if field.is_required:
-                    raise ValidationError(field.name, None, f"is missing from {where}")
-                values[field.name] = None
-            else:
-                values[field.name] = field.kind.check(value, field.name)
+        if not data.keys() <= self.checks.keys():
+            name = next(name for name in data if name not in self.checks)
+            names = ", ".join(self.checks) or "none"
+            raise ValidationError(str(name), data[name], f"is unknown; {where} has: {names}")
+        for name in self.required:
+            if data.get(name) is None:
+                raise ValidationError(name, None, f"is missing from {where}")
+        values: dict[str, Any] = dict.fromkeys(self.checks)
+        for name, value in data.items():
+            if value is not None:
+                values[name] = self.checks[name](value, name)
         return values
 
     def schema(self) -> dict[str, Any]:
@@ -76,7 +75,11 @@ class Fields(NamedTuple):
 
 
 def fields(*each: Field) -> Fields:
-    return Fields(each, frozenset(field.name for field in each))
+    return Fields(
+        each,
+        {field.name: field.kind.check for field in each},
+        tuple(field.name for field in each if field.is_required),
+    )
 
 
 NO_FIELDS = fields()

@@ -54,6 +54,8 @@ def clock(limiter: RateLimiter) -> Callable[[], int]:
 
 def charged(lease: Lease, request: LeaseRequest) -> dict[str, Amounts]:
     """Return the charged amounts by resource, that of the lease itself first."""
+    if not request.also:
+        return {request.resource: lease.consumed}
     further = [resource for resource in request.also if resource != request.resource]
     return {
         resource: lease.resource(resource).consumed for resource in (request.resource, *further)

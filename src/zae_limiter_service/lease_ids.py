@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import re
-import secrets
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from typing import NamedTuple
 
@@ -19,18 +19,20 @@ class LeaseId(NamedTuple):
     worker: int
     secret: str
 
-    def __str__(self) -> str:
-        host = urlsafe_b64encode(self.host.encode()).decode().rstrip("=")
-        return f"{host}.{self.worker}.{self.secret}"
-
     @property
     def owner_url(self) -> str | None:
         """The URL of the owner; None if it has not advertised one."""
         return self.host if self.host.startswith(("http://", "https://")) else None
 
 
-def new_lease_id(host: str, worker: int) -> LeaseId:
-    return LeaseId(host, worker, secrets.token_urlsafe(_SECRET_BYTES))
+def id_prefix(host: str, worker: int) -> str:
+    """Return what all ids of a worker begin with."""
+    return f"{urlsafe_b64encode(host.encode()).decode().rstrip('=')}.{worker}."
+
+
+def new_secret() -> str:
+    """Return the rest of an id, which nobody can guess."""
+    return os.urandom(_SECRET_BYTES).hex()
 
 
 def parse_lease_id(text: str) -> LeaseId | None:

@@ -17,7 +17,7 @@ from zae_limiter.models.limit import plain_amounts
 from zae_limiter.models.status import least_available
 from zae_limiter_service import lease_calls
 from zae_limiter_service.answers import Answer, json_answer, overloaded, problem, rejection
-from zae_limiter_service.lease_ids import new_lease_id
+from zae_limiter_service.lease_ids import id_prefix, new_secret
 
 if TYPE_CHECKING:
     from zae_limiter import Lease, RateLimiter
@@ -34,6 +34,8 @@ UNKNOWN = problem(
 SETTLING = problem(
     409, "settling", "the store has not confirmed a settlement of this lease: repeat that one"
 )
+GRANTED = ("decisions_total", (("transport", "http"), ("result", "granted")))
+REJECTED = ("decisions_total", (("transport", "http"), ("result", "rejected")))
 _logger = logging.getLogger(__name__)
 
 
@@ -58,15 +60,15 @@ class OpenLease:
     settling: LeaseChange | None = None  # a settlement that the store has not confirmed
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    def answer(self, status: int, *, has_ended: bool = False) -> Answer:
-        """Return an answer with the lease and its headers."""
+    def answer(self, status: int, amounts: Mapping[str, Any], *, has_ended: bool = False) -> Answer:
+        """Return an answer with the lease, its cost and its headers."""
         statuses, resource = self.lease.statuses, self.request.resource
         own = [each for each in statuses if each.resource == resource]
         record = {
             "id": self.lease_id,
             "entity": self.request.entity,
             "resource": resource,
-            "amounts": plain_amounts(self.lease.consumed),
+            "amounts": plain_amounts(amounts),
             "remaining": plain_amounts(least_available(own)),
         }
         if not has_ended:
@@ -98,7 +100,7 @@ class LeaseTable:
         max_leases: int,
         seconds: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._host, self._worker = host, worker
+        self._id_prefix = id_prefix(host, worker)
         self._counters = counters
         self._max_leases = max_leases
         self._seconds = seconds
@@ -126,25 +128,26 @@ class LeaseTable:
         try:
             lease = await block.__aenter__()
         except RateLimitExceeded as rejected:
-            self._decided("rejected")
+            self._counters.add(*REJECTED)
             return rejection(rejected)
         finally:
             self._arriving -= 1
         # From here to the table nothing awaits, so no lease gets lost on the way.
+        charged = lease_calls.charged(lease, request)
         entry = OpenLease(
-            str(new_lease_id(self._host, self._worker)),
+            self._id_prefix + new_secret(),
             namespace,
             request,
             block,
             lease,
-            lease_calls.charged(lease, request),
+            charged,
             lease_calls.clock(limiter),
             time.time() + request.ttl_s,
         )
         self._open[entry.lease_id] = entry
         self._set_timer(entry, request.ttl_s)
-        self._decided("granted")
-        return entry.answer(201)
+        self._counters.add(*GRANTED)
+        return entry.answer(201, charged[request.resource])
 
     async def settle(self, lease_id: str, change: LeaseChange) -> Answer:
         """End a lease at its true cost. The same settlement again gets the same answer."""
@@ -158,7 +161,7 @@ class LeaseTable:
                     entry.settling = None
                 raise
             await entry.block.__aexit__(None, None, None)
-            return entry.answer(200, has_ended=True)
+            return entry.answer(200, entry.lease.consumed, has_ended=True)
 
         def again(ended: EndedLease) -> Answer:
             if ended.how == "settled" and ended.change == change:
@@ -192,7 +195,7 @@ class LeaseTable:
 
         async def act(entry: OpenLease) -> Answer:
             await lease_calls.adjust(entry.lease, change)
-            return entry.answer(200)
+            return entry.answer(200, entry.lease.consumed)
 
         return await self._within(lease_id, act)
 
@@ -203,7 +206,7 @@ class LeaseTable:
             lifetime_s = entry.request.ttl_s if ttl_s is None else ttl_s
             entry.expires_at_s = time.time() + lifetime_s
             self._set_timer(entry, lifetime_s)
-            return entry.answer(200)
+            return entry.answer(200, entry.lease.consumed)
 
         return await self._within(lease_id, act)
 
@@ -310,9 +313,6 @@ class LeaseTable:
         if self._ending:
             await asyncio.wait(self._ending, timeout=within_s)
         return len(self._open)
-
-    def _decided(self, result: str) -> None:
-        self._counters.add("decisions_total", (("transport", "http"), ("result", result)))
 
 
 def _conflict(ended: EndedLease) -> Answer:

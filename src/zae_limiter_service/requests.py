@@ -65,9 +65,15 @@ class Routes:
             parts = tuple(route.path.split("/"))
             self._by_length.setdefault(len(parts), []).append((parts, route))
         self._by_name = {(route.method, route.path): route for route in routes}
+        self._without_arguments = {
+            key: Match(route, ()) for key, route in self._by_name.items() if "{" not in route.path
+        }
 
     def find(self, method: str, raw_path: str) -> Match | Answer:
         """Return the route and its arguments; or a problem, 404 or 405."""
+        found = self._without_arguments.get((method, raw_path))
+        if found is not None:
+            return found
         parts = raw_path.split("/")
         allowed = set()
         for pattern, route in self._by_length.get(len(parts), ()):

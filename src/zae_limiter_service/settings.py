@@ -11,6 +11,7 @@ from zae_limiter.store_url import parse_url
 from zae_limiter_dashboard.settings import LOOPBACK, is_loopback
 
 DEFAULT_PORT = 8080
+DEFAULT_PORTS = {"http": 80, "https": 443}  # of URLs
 DEFAULT_TTL_S = 600.0
 MAX_TTL_S = 86_400.0
 MAX_WAIT_S = 600.0
@@ -115,6 +116,8 @@ class ServiceSettings:
         names = {self.host, LOOPBACK, "localhost", "::1"}
         bracketed = {f"[{name}]" if ":" in name else name for name in names}
         hosts = {f"{name}:{self.port}" for name in bracketed}
+        if self.port == DEFAULT_PORTS[self.scheme]:  # which clients leave out
+            hosts |= bracketed
         if self.advertise is not None:
             hosts.add(urlsplit(self.advertise).netloc)
         return frozenset(host.lower() for host in hosts)

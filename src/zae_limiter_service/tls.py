@@ -1,11 +1,15 @@
-"""TLS of the HTTP server, and the name in the certificate of a client."""
+"""How the HTTP server is used: TLS, names in certificates of clients, answers in one write."""
 
 from __future__ import annotations
 
 import ssl
 from typing import TYPE_CHECKING, Any
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import (
+    STATUS_LINE,
+    HttpToolsProtocol,
+    RequestResponseCycle,
+)
 
 if TYPE_CHECKING:
     import asyncio
@@ -13,6 +17,10 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from zae_limiter_service.settings import ServiceSettings
+
+
+Headers = list[tuple[bytes, bytes]]
+CLOSE = (b"connection", b"close")
 
 
 def uvicorn_options(settings: ServiceSettings) -> dict[str, Any]:
@@ -30,14 +38,48 @@ def uvicorn_options(settings: ServiceSettings) -> dict[str, Any]:
     return options
 
 
-class CertificateProtocol(HttpToolsProtocol):
-    """HTTP that tells the application the common name in the verified certificate of a client."""
+# In the scope of a request: a function that sends a whole answer. The application takes it out of
+# the scope, since both refer to each other and would have to be found by the garbage collector.
+REPLY = "zae_limiter.reply"
+
+
+class ServiceProtocol(HttpToolsProtocol):
+    """HTTP that tells the application the common name in the verified certificate of a client.
+
+    It also offers to send an answer at once. The messages of ASGI are a write to the socket for the
+    headers and another one for the body, and each is looked through for wrong characters.
+    """
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         name = common_name(transport.get_extra_info("peercert"))
         if name is not None:
             self.app = _with_name(self.app, name)
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        scope: Scope = cycle.scope  # type: ignore[assignment]
+        scope[REPLY] = lambda status, headers, body: reply(cycle, status, headers, body)
+        super()._start_asgi_task(cycle, app)
+
+
+def reply(cycle: RequestResponseCycle, status: int, headers: Headers, body: bytes) -> None:
+    """Send a whole answer in one write. Its headers have its length and no line breaks."""
+    if cycle.disconnected:
+        return
+    is_last = not cycle.keep_alive or CLOSE in headers
+    content = [STATUS_LINE[status]]
+    for name, value in (*cycle.default_headers, *headers):
+        content += (name, b": ", value, b"\r\n")
+    if is_last and CLOSE not in headers:
+        content.append(b"connection: close\r\n")
+    content += (b"\r\n", body)
+    cycle.response_started = cycle.response_complete = True
+    cycle.waiting_for_100_continue = False
+    cycle.transport.write(b"".join(content))
+    cycle.message_event.set()
+    if is_last:
+        cycle.transport.close()
+    cycle.on_response()
 
 
 def common_name(certificate: dict[str, Any] | None) -> str | None:

@@ -38,6 +38,7 @@ def traced(app: ASGIApp, provider: TracerProvider | None = None) -> ASGIApp:
                 await send(message)
 
             span.set_attribute("http.request.method", scope["method"])
-            await app(scope, receive, sending)
+            by_messages = {name: scope[name] for name in scope if name != "zae_limiter.reply"}
+            await app(by_messages, receive, sending)
 
     return with_span

@@ -32,7 +32,7 @@ from zae_limiter_service.question_routes import QuestionRoutes, own_snapshot
 from zae_limiter_service.requests import Routes
 from zae_limiter_service.settings import ServiceSettings
 from zae_limiter_service.stores import NamespaceStores
-from zae_limiter_service.tls import CertificateProtocol, uvicorn_options
+from zae_limiter_service.tls import ServiceProtocol, uvicorn_options
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 COLLECTED_AFTER = 20_000  # new objects; Python's own default is 700
 CLOSING_S = 5.0  # for the last answers, and for the ends of leases, after the time of draining
+KEEP_ALIVE_S = 120  # longer than clients keep an idle connection: Node 4 s, Go 90 s
 PATHS = ("tokens", "certificate", "key", "client_ca", "rules")
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _logger = logging.getLogger(__name__)
@@ -123,13 +124,14 @@ class ServiceWorker:
         server = _Server(
             uvicorn.Config(
                 self._application(),
-                http=CertificateProtocol,
+                http=ServiceProtocol,
                 ws="none",
                 lifespan="off",
                 log_config=None,
                 access_log=False,
                 server_header=False,
                 proxy_headers=False,
+                timeout_keep_alive=KEEP_ALIVE_S,
                 timeout_graceful_shutdown=int(CLOSING_S),
                 **uvicorn_options(self._settings),
             )

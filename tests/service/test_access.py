@@ -4,6 +4,8 @@ import hashlib
 import ssl
 import subprocess
 import time
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +14,7 @@ from zae_limiter import SyncRepository
 from zae_limiter.exceptions import ValidationError
 from zae_limiter_service.access import read_access
 from zae_limiter_service.files import FileError
+from zae_limiter_service.settings import ServiceSettings
 
 ACQUIRE = {"entity": "e", "resource": "gpt-4", "amounts": {"tpd": 1}}
 
@@ -108,6 +111,20 @@ def test_a_page_under_another_name_cannot_call_it(serve, host):
     answer = service.client().post("/v1/leases", ACQUIRE, Host=host)
     assert answer.status == 400
     assert service.client().get("/healthz", Host=f"localhost:{service.port}").status == 200
+
+
+@pytest.mark.parametrize(
+    ("options", "host"),
+    [
+        ({"port": 80}, "localhost"),
+        ({"port": 80}, "[::1]"),
+        ({"port": 443, "certificate": Path("x.pem")}, "127.0.0.1"),
+    ],
+)
+def test_clients_leave_out_the_port_of_the_scheme(options, host):
+    settings = ServiceSettings(no_auth=True, **options)
+    assert {host, f"{host}:{settings.port}"} <= settings.hosts
+    assert host not in replace(settings, port=8080).hosts
 
 
 @pytest.mark.parametrize(

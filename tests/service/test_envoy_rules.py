@@ -1,6 +1,7 @@
 """The file of rules, and the decision about descriptors, without Envoy."""
 
 import asyncio
+import json
 import time
 
 import grpc
@@ -10,6 +11,7 @@ from envoy.service.ratelimit.v3 import rls_pb2, rls_pb2_grpc
 from envoy.type.v3 import ratelimit_unit_pb2
 
 from zae_limiter import Limit
+from zae_limiter.testing import outage
 from zae_limiter_service.envoy.rules import read_rules
 from zae_limiter_service.files import FileError
 
@@ -116,10 +118,57 @@ def test_all_descriptors_are_charged_or_none(ask, limiter):
     first, small, last = (descriptor(tenant=name) for name in ("first", "small", "last"))
     answer = ask(first, small, last, hits=11)
     assert answer.overall_code == OVER
-    assert [status.code for status in answer.statuses] == [OK, OVER, UNKNOWN]
+    assert [status.code for status in answer.statuses] == [OK, OVER, OK]
     left = [limiter.available(name, "gpt-4")["tpd"] for name in ("first", "small", "last")]
     assert left == [10_000, 10, 10_000]
     assert ask(first, small, last, hits=10).overall_code == OK
+
+
+def test_many_descriptors_are_charged_or_none_as_well(ask, limiter):
+    """More buckets than one acquire can take; those after the rejection are not looked at."""
+    limiter.set_limits("small", [Limit.per_day("tpd", 10)], "gpt-4")
+    names = ["a", "b", "c", "d", "small", "e", "f", "g", "h"]
+    descriptors = [descriptor(tenant=name) for name in names]
+    answer = ask(*descriptors, hits=11)
+    assert answer.overall_code == OVER
+    codes = [status.code for status in answer.statuses]
+    assert codes == [OK, OK, OK, OK, OVER, OK, OK, OK, UNKNOWN]
+    assert {limiter.available(name, "gpt-4")["tpd"] for name in names} == {10, 10_000}
+    assert ask(*descriptors, hits=10).overall_code == OK
+    assert {limiter.available(name, "gpt-4")["tpd"] for name in names} == {0, 9990}
+
+
+def test_overrides_of_several_descriptors_are_charged_or_none(ask, limiter):
+    one, two = descriptor(tenant="o", limit=(2, "HOUR")), descriptor(tenant="p", limit=(1, "HOUR"))
+    plain = descriptor(tenant="q")
+    codes = [ask(plain, one, two).overall_code for _ in range(2)]
+    assert codes == [OK, OVER]
+    assert limiter.available("q", "gpt-4")["tpd"] == 9999
+    assert ask(one).overall_code == OK
+
+
+def test_in_an_outage_an_allowing_policy_admits(serve, rules, limiter):
+    limiter.set_system_defaults(limiter.get_resource_defaults("gpt-4"), "allow")
+    service = serve(grpc_port=0, rules=rules)
+    ask = asker(service)
+    of_two = descriptor(tenant="a"), descriptor(tenant="b")
+    assert ask(*of_two).overall_code == OK  # the policy is known from now on
+    with outage(service.worker.stores.root):
+        answer = ask(*of_two)
+    assert answer.overall_code == OK
+    assert [status.code for status in answer.statuses] == [OK, OK]
+    assert limiter.available("a", "gpt-4")["tpd"] == 9999
+
+
+def test_a_parent_that_rejects_is_shown_with_its_child(ask, limiter):
+    limiter.create_entity("org")
+    limiter.create_entity("member", parent_id="org", cascade=True)
+    limiter.set_limits("org", [Limit.per_day("tpd", 5)], "gpt-4")
+    answer = ask(descriptor(tenant="member"), descriptor(tenant="other"), hits=6)
+    assert answer.overall_code == OVER
+    assert answer.statuses[0].code == OVER
+    assert answer.statuses[0].current_limit.requests_per_unit == 5
+    assert limiter.available("other", "gpt-4")["tpd"] == 10_000
 
 
 def test_descriptors_about_one_bucket_are_one_charge(ask, limiter):
@@ -213,6 +262,26 @@ def test_a_token_is_needed(serve, rules, tokens, limiter):
     assert limiter.available("t", "gpt-4")["tpd"] == 9999
 
 
+def test_each_request_is_a_line_of_the_log_also_if_it_fails(serve, rules, tokens, tmp_path):
+    log = tmp_path / "access.log"
+    options = {"no_auth": False, "tokens": tokens, "access_log": str(log)}
+    ask = asker(serve(grpc_port=0, rules=rules, **options))
+    metadata = [("authorization", "Bearer secret-gateway")]
+    ask(descriptor(tenant="secret-entity"), metadata=metadata)
+    for asked in ({"metadata": None}, {"metadata": metadata, "domain": "unknown"}):
+        with pytest.raises(grpc.RpcError):
+            ask(descriptor(tenant="secret-entity"), **asked)
+    text = log.read_text(encoding="utf-8")
+    lines = list(map(json.loads, text.splitlines()))
+    assert [(line["status"], line["caller"], line["namespace"]) for line in lines] == [
+        ("OK", "gateway", "default"),
+        ("UNAUTHENTICATED", None, None),
+        ("INVALID_ARGUMENT", "gateway", None),
+    ]
+    assert [line.get("result") for line in lines] == ["granted", None, None]
+    assert "secret-" not in text
+
+
 def test_changed_rules_are_in_force_without_a_restart(serve, rules, limiter):
     service = serve(grpc_port=0, rules=rules)
     ask = asker(service)
@@ -257,20 +326,48 @@ def test_a_mistake_in_the_rules_is_told_with_its_line(tmp_path, old, new, line, 
     assert reason in str(caught.value)
 
 
+def answers_of_many(requests, *services):
+    """Send requests at the same time, to services in turn; return their overall codes."""
+
+    async def main():
+        ports = [service.settings.grpc_port for service in services]
+        channels = [grpc.aio.insecure_channel(f"127.0.0.1:{port}") for port in ports]
+        stubs = [rls_pb2_grpc.RateLimitServiceStub(channel) for channel in channels]
+        calls = [
+            stubs[number % len(stubs)].ShouldRateLimit(request, timeout=60)
+            for number, request in enumerate(requests)
+        ]
+        codes = [(await call).overall_code for call in calls]
+        for channel in channels:
+            await channel.close()
+        return codes
+
+    return asyncio.run(main())
+
+
+def request_of(*tenants):
+    descriptors = [descriptor(tenant=name) for name in tenants]
+    return rls_pb2.RateLimitRequest(domain="gateway", descriptors=descriptors)
+
+
 def test_concurrent_requests_never_exceed_a_limit(serve, rules, limiter):
     limiter.set_limits("small", [Limit.per_day("tpd", 40)], "gpt-4")
     service = serve(grpc_port=0, rules=rules)
-
-    async def main():
-        async with grpc.aio.insecure_channel(f"127.0.0.1:{service.settings.grpc_port}") as channel:
-            stub = rls_pb2_grpc.RateLimitServiceStub(channel)
-            request = rls_pb2.RateLimitRequest(
-                domain="gateway", descriptors=[descriptor(tenant="big"), descriptor(tenant="small")]
-            )
-            calls = [stub.ShouldRateLimit(request, timeout=60) for _ in range(100)]
-            return [(await call).overall_code for call in calls]
-
-    codes = asyncio.run(main())
+    codes = answers_of_many([request_of("big", "small")] * 100, service)
     assert (codes.count(OK), codes.count(OVER)) == (40, 60)
     assert limiter.available("big", "gpt-4")["tpd"] == 9960
     assert limiter.available("small", "gpt-4")["tpd"] == 0
+
+
+def test_requests_that_share_limits_never_reject_each_other_in_vain(serve, rules, limiter):
+    """If each took one limit and then found the other one taken, both would be rejected."""
+    names = [f"t{number}" for number in range(200)]
+    limiter.set_resource_defaults("gpt-4", [Limit.per_day("tpd", 1)])
+    services = serve(grpc_port=0, rules=rules), serve(grpc_port=0, rules=rules)
+    requests = [
+        request_of(*pair)
+        for first, second in zip(names[::2], names[1::2], strict=True)
+        for pair in ((first, second), (second, first))
+    ]
+    assert answers_of_many(requests, *services).count(OK) == 100
+    assert [limiter.available(name, "gpt-4")["tpd"] for name in names] == [0] * 200

@@ -9,6 +9,8 @@ from urllib.parse import quote
 import pytest
 
 from zae_limiter import Limit
+from zae_limiter_service.answers import Answer as Kept
+from zae_limiter_service.idempotency import KeptAnswers
 
 
 def test_a_lease_names_what_was_taken_and_what_remains(client):
@@ -213,6 +215,28 @@ def test_repetitions_at_the_same_time_are_one_request(serve, limiter):
         )
     assert len({answer.json["id"] for answer in answers}) == 1
     assert limiter.available("user-1", "gpt-4")["tpd"] == 9600
+
+
+async def test_answers_are_kept_for_ten_minutes_and_their_number_is_bounded():
+    now_s = 0.0
+    kept = KeptAnswers(max_kept=2, seconds=lambda: now_s)
+    made = []
+
+    async def perform():
+        made.append(Kept(201, str(len(made)).encode()))
+        return made[-1]
+
+    async def ask(key):
+        return await kept.perform((key,), "same", perform)
+
+    first = await ask("a")
+    now_s = 599.0
+    assert await ask("a") is first
+    assert (await ask("b")).status == 201
+    assert (await ask("c")).status == 503
+    now_s = 601.0
+    assert await ask("a") is not first
+    assert len(made) == 3
 
 
 def test_a_rejection_is_not_kept_for_its_key(client, limiter):

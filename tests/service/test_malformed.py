@@ -6,7 +6,9 @@ import socket
 import time
 from contextlib import ExitStack
 
+import grpc
 import pytest
+from envoy.service.ratelimit.v3 import rls_pb2, rls_pb2_grpc
 
 ENTITY = "victim"
 GOOD = {"entity": ENTITY, "resource": "gpt-4", "amounts": {"tpd": 1}}
@@ -146,6 +148,39 @@ def test_malformed_requests_never_crash_and_never_charge(serve, limiter, count):
     assert client.metric("requests_in_progress") == 1
     assert client.lease({"tpd": 1})
     assert statuses.get("400", 0) > count // 4
+
+
+@pytest.mark.parametrize("count", [100, pytest.param(2_000, marks=pytest.mark.slow)])
+def test_malformed_messages_of_grpc_never_crash_and_never_charge(serve, limiter, count):
+    service = serve(grpc_port=0)
+    before = limiter.available(ENTITY, "gpt-4")
+    good = rls_pb2.RateLimitRequest(domain="any")
+    for key, value in (("entity", ENTITY), ("resource", "gpt-4"), ("limit", "tpd")):
+        (good.descriptors or [good.descriptors.add()])[0].entries.add(key=key, value=value)
+    whole = good.SerializeToString()
+    answers = set()
+    with grpc.insecure_channel(f"127.0.0.1:{service.settings.grpc_port}") as channel:
+        ask = channel.unary_unary("/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit")
+        for seed in range(count):
+            chance = random.Random(seed)
+            # A request that is cut short has no resource, or is no message.
+            cut = whole[: chance.randrange(len(whole) - 20)]
+            data = chance.choice([chance.randbytes(chance.randrange(1, 400)), cut])
+            with pytest.raises(grpc.RpcError) as caught:
+                ask(data, timeout=60)
+            answers.add(caught.value.code())
+            assert "Traceback" not in (caught.value.details() or "")
+            send(service.settings.grpc_port, data)  # and as bytes that are no HTTP/2
+    assert grpc.StatusCode.UNAVAILABLE not in answers
+    assert limiter.available(ENTITY, "gpt-4") == before
+    assert service.client().get("/readyz").status == 200
+    assert asked_well(service, good) == rls_pb2.RateLimitResponse.OK
+
+
+def asked_well(service, request):
+    with grpc.insecure_channel(f"127.0.0.1:{service.settings.grpc_port}") as channel:
+        stub = rls_pb2_grpc.RateLimitServiceStub(channel)
+        return stub.ShouldRateLimit(request, timeout=60).overall_code
 
 
 def test_a_slow_body_is_bounded(serve):

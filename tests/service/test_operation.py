@@ -1,12 +1,15 @@
 """Outages of the store, the operator's page, OpenTelemetry, and the command line."""
 
+import gc
 import re
 import socket
+import time
 
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from tests.ops.cli.inprocess import CommandLine
 from tests.service.running import service_settings
@@ -65,6 +68,29 @@ def test_a_rollback_that_an_outage_stopped_can_be_repeated(serve, limiter):
         assert client.delete(f"/v1/leases/{lease}").status == 503
     assert client.delete(f"/v1/leases/{lease}").status == 204
     assert limiter.available("user-1", "gpt-4")["tpd"] == 10_000
+
+
+def test_requests_leave_nothing_behind_for_the_garbage_collector(serve):
+    """A collection looks at every open lease, so requests must not make it necessary."""
+    client = serve().client()
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(50):
+            client.settle(client.lease({"tpd": 1}), {"tpd": 1})
+        left = [each for each in gc.get_objects() if type(each) is RequestResponseCycle]
+    finally:
+        gc.enable()
+    assert len(left) <= 3
+
+
+def test_an_idle_connection_stays_open_for_clients_that_pool_them(serve):
+    """Else the service closes a connection at the moment at which a request is sent over it."""
+    connection = serve().client().connected()
+    for pause_s in (0, 6):
+        time.sleep(pause_s)
+        connection.request("GET", "/healthz")
+        assert connection.getresponse().read() == b'{"status":"ok"}'
 
 
 def test_small_answers_are_sent_without_delay():

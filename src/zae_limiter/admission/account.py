@@ -60,11 +60,14 @@ class LeaseAccount(NamedTuple):
 
     def written(self) -> dict[str, int]:
         """Return W."""
+        if len(self.charges) == 1:  # nearly every lease
+            return dict(self.charges[0].amounts)
         return sum_amounts([charge.amounts for charge in self.charges])
 
     def cost(self) -> dict[str, int]:
         """Return T."""
-        return sum_amounts([self.written(), self.unwritten])
+        written = self.written()
+        return sum_amounts([written, self.unwritten]) if self.unwritten else written
 
     def names(self) -> frozenset[str]:
         """Return the limits that the lease covers, except those with slots."""
@@ -72,6 +75,8 @@ class LeaseAccount(NamedTuple):
 
     def budget_names(self) -> frozenset[str]:
         """Return the limits whose amounts are money; the account counts billionths of them."""
+        if len(self.charges) == 1:
+            return self.charges[0].grant.budget_names()
         return frozenset[str]().union(*[charge.grant.budget_names() for charge in self.charges])
 
     def units(self, operation: str, amounts: Mapping[str, int]) -> dict[str, int]:
@@ -109,7 +114,9 @@ class LeaseAccount(NamedTuple):
 
         cost, latest = self.cost(), {}
         for charge in self.charges:
-            since = sum_amounts([cost, negated(charge.written)])
+            # Nothing has changed since the charge in most leases that are asked.
+            is_newest = charge.written == cost
+            since = NOTHING if is_newest else sum_amounts([cost, negated(charge.written)])
             for status in statuses_after(charge.grant, since, cost, now_ms):
                 latest[status.entity_id, status.limit_name] = status
         return tuple(latest.values())

@@ -123,7 +123,9 @@ def statuses_after(
             state, taken_milli = image.limits[key], since.get(limit.name, 0) * unit
             if charge.is_bypass:
                 taken_milli = 0  # the block changes usage only
-            left = state._replace(balance_milli=state.balance_milli - taken_milli)
+            left = state
+            if taken_milli:
+                left = state._replace(balance_milli=state.balance_milli - taken_milli)
             level, requested = level_milli(left, now_ms), cost.get(limit.name, 0)
             if state.rate.terms is not None:
                 statuses.append(_status_under_terms(charge, limit, left, requested * unit, now_ms))

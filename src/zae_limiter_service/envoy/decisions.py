@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from zae_limiter import Limit
+from zae_limiter.admission.several import MOST_RESOURCES
 from zae_limiter.exceptions import RateLimitExceeded
+from zae_limiter.headers import rate_limit_headers
 
 if TYPE_CHECKING:
-    from zae_limiter import Lease, RateLimiter
+    from zae_limiter import RateLimiter
     from zae_limiter._async.acquire import Acquire
     from zae_limiter.models.status import LimitStatus
     from zae_limiter_service.envoy.rules import DescriptorTarget
+
+
+Bucket = tuple[str, str]  # entity and resource
 
 
 class DescriptorAsk(NamedTuple):
@@ -28,12 +33,16 @@ class DescriptorAsk(NamedTuple):
 
 
 class BucketAsk(NamedTuple):
-    """All descriptors about one bucket, as one acquire."""
+    """All descriptors about one bucket."""
 
     entity: str
     resource: str
     amounts: Mapping[str, int]
     overrides: Mapping[str, Limit]
+
+    @property
+    def bucket(self) -> Bucket:
+        return self.entity, self.resource
 
 
 class Verdict(NamedTuple):
@@ -57,33 +66,39 @@ class Decision:
         return self.rejected is None
 
 
-async def decide(limiter: RateLimiter, asks: Sequence[DescriptorAsk | None]) -> Decision:
+async def decide(
+    limiter: RateLimiter, asks: Sequence[DescriptorAsk | None], clock: Callable[[], int]
+) -> Decision:
     """Charge every bucket, or none.
 
-    Buckets are charged one after the other. If one rejects, those before it get everything back; a
-    concurrent request may find them lower in between, and never fuller than they are.
+    The store charges the buckets of one acquire together, so two requests never take from each
+    other what both give back then. Requests about more buckets need several acquires: if one
+    rejects, those before it give everything back, and others may find less in between.
     """
-    buckets = merged([ask for ask in asks if ask is not None])
-    verdicts: dict[tuple[str, str], Verdict] = {}
+    verdicts: dict[Bucket, Verdict] = {}
     blocks: list[Acquire] = []
-    lease: Lease | None = None
+    statuses: tuple[LimitStatus, ...] = ()
     rejected: RateLimitExceeded | None = None
-    tried: tuple[str, str] = "", ""
+    group: Sequence[BucketAsk] = ()
     try:
-        for bucket in buckets:
-            tried = bucket.entity, bucket.resource
+        for group in in_acquires(merged([ask for ask in asks if ask is not None])):
             block = limiter.acquire(
-                bucket.entity,
-                bucket.resource,
-                dict(bucket.amounts),
-                limits=await _limits(limiter, bucket),
+                group[0].entity,
+                group[0].resource,
+                dict(group[0].amounts),
+                limits=await _limits(limiter, group[0]),
+                also={each.bucket: each.amounts for each in group[1:]} or None,
             )
             lease = await block.__aenter__()
             blocks.append(block)
-            verdicts[tried] = Verdict(lease.statuses, is_tried=True)
+            statuses = lease.statuses
+            for bucket, own in _own_statuses(group, statuses).items():
+                verdicts[bucket] = Verdict(own, is_tried=True)
     except RateLimitExceeded as error:
         rejected = error
-        verdicts[tried] = Verdict(tuple(error.statuses), is_rejected=True, is_tried=True)
+        for bucket, own in _own_statuses(group, error.statuses).items():
+            is_exceeded = any(status.exceeded for status in own)
+            verdicts[bucket] = Verdict(own, is_exceeded, is_tried=bool(own))
         await _end(blocks, error)
     except BaseException as error:
         await _end(blocks, error)
@@ -93,7 +108,7 @@ async def decide(limiter: RateLimiter, asks: Sequence[DescriptorAsk | None]) -> 
     if rejected is not None:
         headers = rejected.headers()
     else:
-        headers = {} if lease is None else lease.headers()
+        headers = rate_limit_headers(statuses, now_ms=clock())
     of_asks = [
         None if ask is None else verdicts.get((ask.target.entity, ask.target.resource), Verdict())
         for ask in asks
@@ -114,6 +129,39 @@ def merged(asks: Sequence[DescriptorAsk]) -> list[BucketAsk]:
         if ask.override is not None:
             of_overrides[ask.override.name] = ask.override
     return [BucketAsk(*key, found, overrides[key]) for key, found in amounts.items()]
+
+
+def in_acquires(buckets: Sequence[BucketAsk]) -> list[list[BucketAsk]]:
+    """Divide buckets among acquires. Only the first bucket of each can have limits of Envoy."""
+    overridden = [bucket for bucket in buckets if bucket.overrides]
+    others = [bucket for bucket in buckets if not bucket.overrides]
+    groups = [[bucket] for bucket in overridden]
+    for bucket in others:
+        if not groups or len(groups[-1]) == MOST_RESOURCES:
+            groups.append([])
+        groups[-1].append(bucket)
+    return groups
+
+
+def _own_statuses(
+    group: Sequence[BucketAsk], statuses: Sequence[LimitStatus]
+) -> dict[Bucket, tuple[LimitStatus, ...]]:
+    """Divide the statuses of one acquire among its buckets."""
+    if len(group) == 1:
+        return {group[0].bucket: tuple(statuses)}
+    asked = {each.bucket for each in group}
+    found = {}
+    for entity, resource in asked:
+        # What nobody has asked about is the bucket of a parent, which counts for its resource.
+        found[entity, resource] = tuple(
+            [
+                status
+                for status in statuses
+                if status.resource == resource
+                and (status.entity_id == entity or (status.entity_id, resource) not in asked)
+            ]
+        )
+    return found
 
 
 async def _limits(limiter: RateLimiter, bucket: BucketAsk) -> list[Limit] | None:

@@ -72,32 +72,42 @@ class EnvoyServer(rls_pb2_grpc.RateLimitServiceServicer):  # type: ignore[misc]
 
     async def ShouldRateLimit(self, request: Any, context: Any) -> Any:  # noqa: N802 - its name
         """Decide about one request."""
-        began = time.perf_counter()
+        began, seen = time.perf_counter(), _Seen()
         try:
             caller = self._caller(context)
-            response, result = await self._decide(request, caller)
+            seen.caller = caller.name
+            response = await self._decide(request, caller, seen)
         except Exception as error:
-            await context.abort(*self._failure(error))
+            code, message = self._failure(error)
+            self._note(request, seen, code, time.perf_counter() - began)
+            await context.abort(code, message)
             raise  # not reached, since abort raises
-        self._count(result)
+        self._note(request, seen, grpc.StatusCode.OK, time.perf_counter() - began)
+        return response
+
+    def _note(self, request: Any, seen: _Seen, code: Any, took_s: float) -> None:
+        """Count a decision, and log the request."""
+        if seen.result is not None:
+            self._count(seen.result)
         if self._log is not None:
-            took_ms = round((time.perf_counter() - began) * 1000, 3)
             self._log.line(
                 transport="grpc",
                 method="ShouldRateLimit",
-                result=result,
-                ms=took_ms,
-                caller=caller.name,
+                status=code.name,
+                result=seen.result,
+                ms=round(took_s * 1000, 3),
+                caller=seen.caller,
+                namespace=seen.namespace,
                 domain=request.domain[:100],
             )
-        return response
 
-    async def _decide(self, request: Any, caller: ServiceCaller) -> tuple[Any, str]:
+    async def _decide(self, request: Any, caller: ServiceCaller, seen: _Seen) -> Any:
         rules = Rules() if self.rules_file is None else self.rules_file.current()
         namespace = namespace_of(rules, request.domain, self._stores.namespace)
         if not caller.may_enter(namespace):
             message = "this token does not permit the namespace of the domain"
             raise _Refused(grpc.StatusCode.PERMISSION_DENIED, "namespace", message)
+        seen.namespace = namespace
         if not 0 < len(request.descriptors) <= MAX_DESCRIPTORS:
             raise ValidationError(
                 "descriptors", len(request.descriptors), f"must be 1 to {MAX_DESCRIPTORS}"
@@ -108,10 +118,10 @@ class EnvoyServer(rls_pb2_grpc.RateLimitServiceServicer):  # type: ignore[misc]
             ask = None if target is None else ask_of(target, descriptor, request.hits_addend)
             asks.append(ask)
         limiter = await self._stores.limiter(namespace)
-        decision = await decide(limiter, asks)
-        now_ms = self._stores.root.charging.clock()
-        result = "granted" if decision.is_admitted else "rejected"
-        return response_of(decision, asks, now_ms), result
+        clock = self._stores.root.charging.clock
+        decision = await decide(limiter, asks, clock)
+        seen.result = "granted" if decision.is_admitted else "rejected"
+        return response_of(decision, asks, clock())
 
     def _failure(self, error: Exception) -> tuple[Any, str]:
         """Return the status and the message of gRPC for an error, and count it."""
@@ -147,6 +157,17 @@ class EnvoyServer(rls_pb2_grpc.RateLimitServiceServicer):  # type: ignore[misc]
 
     def _count(self, result: str) -> None:
         self._counters.add("decisions_total", (("transport", "grpc"), ("result", result)))
+
+
+class _Seen:
+    """What is known of a request when it is logged."""
+
+    __slots__ = ("caller", "namespace", "result")
+
+    def __init__(self) -> None:
+        self.caller: str | None = None
+        self.namespace: str | None = None
+        self.result: str | None = None
 
 
 class _Refused(Exception):
