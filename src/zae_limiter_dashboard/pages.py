@@ -15,11 +15,13 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
 from zae_limiter.exceptions import LimitsChangedError, ValidationError, ZAELimiterError
+from zae_limiter.models.usage import money_label
 from zae_limiter.naming import check_entity_id, check_principal, check_resource, process_author
 from zae_limiter_dashboard.actions import (
     ACTIONS,
     Level,
     Place,
+    amount_words,
     limit_lines,
     parse_amounts,
 )
@@ -38,6 +40,7 @@ from zae_limiter_dashboard.live import LiveParts
 from zae_limiter_dashboard.overview import overview_of
 from zae_limiter_dashboard.problems import problem_of
 from zae_limiter_dashboard.rows import DEFAULT_SORT, SORTS, LevelRow, matching
+from zae_limiter_dashboard.store import READ_UNITS_PER_SUBJECT
 from zae_limiter_dashboard.templating import environment
 from zae_limiter_ops.cli.shared.formatting import LEVELS
 from zae_limiter_ops.cli.shared.records import print_csv
@@ -47,6 +50,7 @@ from zae_limiter_ops.reports.usage_columns import entity_columns
 if TYPE_CHECKING:
     from starlette.requests import Request
 
+    from zae_limiter.models.audit import AuditEvent
     from zae_limiter_dashboard.session import Sessions
     from zae_limiter_dashboard.settings import DashboardSettings
     from zae_limiter_dashboard.store import Stores, Watched
@@ -242,6 +246,7 @@ class PageRoutes:
             "by_day": by_day,
             "health": watched.health,
             "changes": watched.changes,
+            "audit_command": self._given.command("audit", "list"),
             "figures": _figures(watched, board.started_ms, overview.shown_buckets, now_ms),
         }
 
@@ -358,7 +363,7 @@ class PageRoutes:
             found = explain(watched.repository, entity_id, resource, parse_amounts(amounts))
         except ValidationError as error:
             return self._html("explain.html", ask, explanation=None, problem=str(error))
-        words = [f"{name}={amount}" for name, amount in parse_amounts(amounts).items()]
+        words = amount_words(parse_amounts(amounts))
         options = [word for each in words for word in ("-c", each)]
         command = self._given.command("explain", entity_id, resource, options=options)
         template = "explain_part.html" if "hx-request" in ask.headers else "explain.html"
@@ -417,11 +422,9 @@ class PageRoutes:
         drawn = None
         if ranking is not None and resource is not None:
             drawn = draw_usage(repository, "hourly", resource=resource)
-        names = (
-            sorted({name for usage in ranking.consumers for name in usage.counters})
-            if ranking
-            else []
-        )
+        usages = [*ranking.consumers, *ranking.parents] if ranking else []
+        names = sorted({name for usage in usages for name in usage.counters})
+        currencies = {name: unit for usage in usages for name, unit in usage.currencies.items()}
         return self._html(
             "usage.html",
             ask,
@@ -432,6 +435,7 @@ class PageRoutes:
             resource=resource,
             resources=repository.list_resources(),
             limit_names=names,
+            labels={name: money_label(name, currencies.get(name)) for name in names},
             usage=drawn,
             export=urlencode({k: v for k, v in ask.query.items() if v} or {"last": last}),
         )
@@ -447,11 +451,13 @@ class PageRoutes:
         if action is None:
             raise ValidationError("action", name, "is unknown")
         watched = self._stores.watch(ask.namespace)
-        if not ask.is_post:
+        if not ask.is_post and name != "delete-limits":
             return self._form(ask, watched, name, ask.query)
-        fields = ask.form
+        # A deletion has nothing to fill in, so that its preview comes first.
+        fields = ask.form if ask.is_post else ask.query
+        is_conflict = False
         try:
-            if fields.get("step") == "confirm":
+            if ask.is_post and fields.get("step") == "confirm":
                 principal = self.principal(ask.headers)
                 done = action.perform(watched.repository, fields, principal)
                 self._live.clear()
@@ -461,14 +467,22 @@ class PageRoutes:
                 )
             preview = action.preview(Place(watched.repository, watched.keeper.board()), fields)
         except LimitsChangedError as error:
-            return self._form(
-                ask, watched, name, fields, status=409, problem=str(error), is_conflict=True
-            )
+            if name != "delete-limits":
+                return self._form(
+                    ask, watched, name, fields, status=409, problem=str(error), is_conflict=True
+                )
+            is_conflict = True
+            preview = action.preview(Place(watched.repository, watched.keeper.board()), fields)
         except ValidationError as error:
+            if name == "delete-limits":
+                raise
             return self._form(ask, watched, name, fields, status=400, problem=str(error))
         return self._html(
             "preview.html",
             ask,
+            status=409 if is_conflict else 200,
+            is_conflict=is_conflict,
+            changed_by=_last_change(watched, Level.of(fields)) if is_conflict else None,
             action=action,
             name=name,
             preview=preview,
@@ -513,11 +527,7 @@ class PageRoutes:
                 "before": limit_lines(stored) if before is None else before,
             }
             if is_conflict:
-                subject = level.entity_id or (
-                    f"$RESOURCE:{level.resource}" if level.resource else "$SYSTEM"
-                )
-                events = repository.get_audit_events(subject, limit=1)
-                values["changed_by"] = events[0] if events else None
+                values["changed_by"] = _last_change(watched, level)
         if name == "set-parent" and "parent" not in fields:
             entity = repository.get_entity(values["entity"]) if values["entity"] else None
             if entity is not None:
@@ -546,9 +556,17 @@ class PageRoutes:
         return name
 
 
+def _last_change(watched: Watched, level: Level) -> AuditEvent | None:
+    """Return the newest change of a configuration level; None if none is logged."""
+    events = watched.repository.get_audit_events(level.subject, limit=1)
+    return events[0] if events else None
+
+
 def _figures(watched: Watched, read_ms: int, shown_buckets: int, now_ms: int) -> dict[str, Any]:
     """Return the age of the figures, and what a refresh costs."""
     per_bucket, listing = watched.keeper.refresh_units, watched.keeper.listing_units
+    if listing is not None and watched.changes.subjects is not None:
+        listing += watched.changes.subjects * READ_UNITS_PER_SUBJECT
     return {
         "listed_ms": read_ms,
         "levels_ms": now_ms,

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from zae_limiter.exceptions import NamespaceNotFoundError, ValidationError
 from zae_limiter.models.audit import SYSTEM_SUBJECT, AuditEvent, namespace_subject, resource_subject
@@ -23,7 +23,8 @@ V = TypeVar("V")
 
 MAX_NAMESPACES = 8  # boards in memory; the one that was used longest ago goes first
 RECENT_CHANGES = 12
-MAX_SUBJECTS = 20  # resources whose changes are read where no index sorts all changes by time
+MAX_SUBJECTS = 20  # resources, and listed entities, whose changes are read on DynamoDB
+READ_UNITS_PER_SUBJECT = 1.0  # the newest changes of a subject, read consistently, up to 4 kB
 MEMORY_S, MEMORY_WITH_UNITS_S = 5.0, 60.0  # of entities and of the sources of limits
 MAX_REMEMBERED = 1000
 
@@ -41,6 +42,16 @@ class Health:
     at_ms: int
 
 
+class RecentChanges(NamedTuple):
+    """The newest audit events. If ``subjects`` is a number, only so many subjects were read.
+
+    The subjects are the system, the namespace, resources, and entities that the overview lists.
+    """
+
+    events: tuple[AuditEvent, ...] = ()
+    subjects: int | None = None
+
+
 @dataclass(slots=True)
 class Watched:
     """One namespace that somebody looks at."""
@@ -49,7 +60,7 @@ class Watched:
     keeper: BoardKeeper
     history: History
     health: Health | None = None
-    changes: list[AuditEvent] = field(default_factory=list)
+    changes: RecentChanges = field(default_factory=RecentChanges)
     checked_at: float = 0.0
     _entities: dict[str, tuple[float, Entity | None]] = field(default_factory=dict)
     _sources: dict[tuple[str, str], tuple[float, ConfigSource | None]] = field(default_factory=dict)
@@ -191,15 +202,17 @@ def measure_health(repository: SyncRepository) -> Health:
     )
 
 
-def recent_changes(repository: SyncRepository, board: Board) -> list[AuditEvent]:
+def recent_changes(repository: SyncRepository, board: Board) -> RecentChanges:
     """Return the newest audit events of a namespace.
 
-    On DynamoDB no index sorts all of them by time. So only the changes of defaults, of the
-    namespace and of entities that the overview is about are read there.
+    On DynamoDB no index sorts all of them by time, and an index would make every change dearer. So
+    only the changes of defaults, of the namespace and of entities that the overview lists are read
+    there, and the page says so.
     """
     if repository.capabilities.engine != "dynamodb":
-        return repository.get_audit_events(limit=RECENT_CHANGES)
-    entities = list(dict.fromkeys(row.entity_id for row in board.noteworthy))[:MAX_SUBJECTS]
+        return RecentChanges(tuple(repository.get_audit_events(limit=RECENT_CHANGES)))
+    listed = dict.fromkeys(row.entity_id for row in board.selection.rows)
+    entities = list(listed)[:MAX_SUBJECTS]
     subjects = [
         SYSTEM_SUBJECT,
         namespace_subject(repository.namespace_name),
@@ -212,4 +225,4 @@ def recent_changes(repository: SyncRepository, board: Board) -> list[AuditEvent]
         for event in repository.get_audit_events(subject, limit=RECENT_CHANGES)
     ]
     events.sort(key=lambda event: event.event_id, reverse=True)
-    return events[:RECENT_CHANGES]
+    return RecentChanges(tuple(events[:RECENT_CHANGES]), len(subjects))

@@ -29,6 +29,7 @@ PAGES = [
     "manifest",
     "namespaces",
     "actions/set-limits?resource=gpt-4",
+    "actions/delete-limits?resource=gpt-4",
     "actions/pause?entity=acme-web&resource=gpt-4",
     "actions/set-parent?entity=acme-web",
 ]
