@@ -25,6 +25,7 @@ from zae_limiter_dashboard.actions import (
     limit_lines,
     parse_amounts,
 )
+from zae_limiter_dashboard.board import READ_UNITS_PER_SHOWN
 from zae_limiter_dashboard.charts import CallsChart
 from zae_limiter_dashboard.entity_view import (
     SPANS,
@@ -40,7 +41,12 @@ from zae_limiter_dashboard.live import LiveParts
 from zae_limiter_dashboard.overview import overview_of
 from zae_limiter_dashboard.problems import problem_of
 from zae_limiter_dashboard.rows import DEFAULT_SORT, SORTS, LevelRow, matching
-from zae_limiter_dashboard.store import READ_UNITS_PER_SUBJECT
+from zae_limiter_dashboard.store import (
+    READ_UNITS_PER_CHECK,
+    READ_UNITS_PER_SOURCE,
+    READ_UNITS_PER_SUBJECT,
+    REFRESH_S,
+)
 from zae_limiter_dashboard.templating import environment
 from zae_limiter_ops.cli.shared.formatting import LEVELS
 from zae_limiter_ops.cli.shared.records import print_csv
@@ -234,6 +240,7 @@ class PageRoutes:
         board = watched.keeper.board()
         chosen = board.selection
         overview = overview_of(chosen, watched.keeper.refreshed(chosen.rows), watched)
+        units = len({row.bucket for row in chosen.rows}) * READ_UNITS_PER_SHOWN
         now_ms = watched.repository.charging.clock()
         history = watched.history
         points = history.daily(now_ms) if by_day else history.hourly(now_ms)
@@ -247,7 +254,9 @@ class PageRoutes:
             "health": watched.health,
             "changes": watched.changes,
             "audit_command": self._given.command("audit", "list"),
-            "figures": _figures(watched, board.started_ms, overview.shown_buckets, now_ms),
+            "figures": _figures(
+                watched, board.started_ms, units, now_ms, sources=len(overview.limited)
+            ),
         }
 
     # --- resources
@@ -263,7 +272,7 @@ class PageRoutes:
         noteworthy: dict[str, list[LevelRow]] = {}
         for row in board.noteworthy:
             noteworthy.setdefault(row.resource, []).append(row)
-        names = sorted({*board.by_resource, *watched.repository.list_resources()})
+        names = sorted({*board.by_resource, *watched.resources()})
         lines = [
             {
                 "name": name,
@@ -284,6 +293,19 @@ class PageRoutes:
         )
 
     def _read_resource(self, ask: Ask) -> dict[str, Any]:
+        """Read the levels that are shown; for the whole page also defaults, mode and orders."""
+        watched, name = self._stores.watch(ask.namespace), ask.query["name"]
+        levels = self._read_resource_levels(ask)
+        if ask.is_live:
+            return levels
+        return {
+            **levels,
+            "sorts": tuple(SORTS),
+            "mode": watched.repository.get_mode(name),
+            "defaults": watched.repository.get_resource_defaults(name),
+        }
+
+    def _read_resource_levels(self, ask: Ask) -> dict[str, Any]:
         watched = self._stores.watch(ask.namespace)
         name, search = ask.query["name"], ask.query.get("q", "")
         sort = ask.query.get("sort", DEFAULT_SORT)
@@ -296,20 +318,17 @@ class PageRoutes:
         number = min(max(1, _whole(ask.query.get("page"), 1)), pages)
         shown = watched.keeper.refreshed(found[(number - 1) * ROWS : number * ROWS])
         now_ms = watched.repository.charging.clock()
-        shown_buckets = len({row.bucket for row in shown})
+        units = len({row.bucket for row in shown}) * READ_UNITS_PER_SHOWN
         return {
             "name": name,
             "search": search,
-            "mode": watched.repository.get_mode(name),
             "sort": sort,
-            "sorts": tuple(SORTS),
             "rows": shown,
             "found": len(found),
             "page": number,
             "pages": pages,
             "board": board,
-            "defaults": watched.repository.get_resource_defaults(name),
-            "figures": _figures(watched, board.started_ms, shown_buckets, now_ms),
+            "figures": _figures(watched, board.started_ms, units, now_ms),
         }
 
     # --- entities
@@ -348,11 +367,13 @@ class PageRoutes:
 
     def _read_levels(self, ask: Ask, entity_id: str) -> dict[str, Any]:
         watched = self._stores.watch(ask.namespace)
-        rows = entity_levels(watched.repository, entity_id)
+        rows = entity_levels(watched, entity_id)
         now_ms = watched.repository.charging.clock()
-        # Consistent reads cost twice as much, and the index that finds the buckets costs as well.
-        reads = 2 * len({row.bucket for row in rows}) + 2
-        figures = _figures(watched, now_ms, reads, now_ms)
+        buckets = {row.bucket for row in rows}
+        own = sum(bucket[0] == entity_id for bucket in buckets)
+        # The entity's own buckets are found by an index and read consistently, at twice the price.
+        units = (1 + 2 * own + len(buckets) - own) * READ_UNITS_PER_SHOWN
+        figures = _figures(watched, now_ms, units, now_ms)
         return {"entity_id": entity_id, "rows": rows, "figures": figures}
 
     def explain(self, ask: Ask) -> Response:
@@ -417,6 +438,7 @@ class PageRoutes:
                 "start_time": ranking.start_time,
                 "end_time": ranking.end_time,
                 "consumers": [json_of(columns, usage) for usage in ranking.consumers],
+                "parents": [json_of(columns, usage) for usage in ranking.parents],
             }
             return _download(json.dumps(document, indent=2), "application/json", "usage.json")
         drawn = None
@@ -562,16 +584,24 @@ def _last_change(watched: Watched, level: Level) -> AuditEvent | None:
     return events[0] if events else None
 
 
-def _figures(watched: Watched, read_ms: int, shown_buckets: int, now_ms: int) -> dict[str, Any]:
-    """Return the age of the figures, and what a refresh costs."""
-    per_bucket, listing = watched.keeper.refresh_units, watched.keeper.listing_units
-    if listing is not None and watched.changes.subjects is not None:
-        listing += watched.changes.subjects * READ_UNITS_PER_SUBJECT
+def _figures(
+    watched: Watched, read_ms: int, units: float, now_ms: int, *, sources: int = 0
+) -> dict[str, Any]:
+    """Return the age of the figures, and what a refresh costs.
+
+    ``units`` are the read units of the levels, to which the check of the namespace is added.
+    ``sources`` is the number of buckets whose configuration level is read with each listing.
+    """
+    costs_units, listing = watched.keeper.refresh_units is not None, watched.keeper.listing_units
+    if listing is not None:
+        subjects = watched.changes.subjects or 0
+        listing += subjects * READ_UNITS_PER_SUBJECT + sources * READ_UNITS_PER_SOURCE
+    checks = READ_UNITS_PER_CHECK * REFRESH_S / watched.check_s
     return {
         "listed_ms": read_ms,
         "levels_ms": now_ms,
         "age_s": max(0, now_ms - read_ms) // 1000,
-        "refresh_units": None if per_bucket is None else shown_buckets * per_bucket,
+        "refresh_units": units + checks if costs_units else None,
         "listing_units": listing,
     }
 

@@ -308,8 +308,12 @@ def first_to_be_exhausted(rows: Iterable[LevelRow]) -> list[LevelRow]:
 
 def in_flight(rows: Iterable[LevelRow]) -> list[LevelRow]:
     """Return the limits of which calls hold slots or amounts, soonest expiry first."""
-    held = [row for row in rows if row.in_flight]
-    return sorted(held, key=lambda row: (row.holds_expire_seconds or math.inf, row.bucket))
+
+    def rank(row: LevelRow) -> tuple[float, tuple[str, str]]:
+        seconds = row.holds_expire_seconds
+        return (math.inf if seconds is None else seconds, row.bucket)
+
+    return sorted((row for row in rows if row.in_flight), key=rank)
 
 
 def debts(rows: Iterable[LevelRow]) -> list[LevelRow]:

@@ -25,7 +25,11 @@ MAX_NAMESPACES = 8  # boards in memory; the one that was used longest ago goes f
 RECENT_CHANGES = 12
 MAX_SUBJECTS = 20  # resources, and listed entities, whose changes are read on DynamoDB
 READ_UNITS_PER_SUBJECT = 1.0  # the newest changes of a subject, read consistently, up to 4 kB
-MEMORY_S, MEMORY_WITH_UNITS_S = 5.0, 60.0  # of entities and of the sources of limits
+READ_UNITS_PER_SOURCE = 4.0  # an entity, its bucket and its two levels of limits
+READ_UNITS_PER_CHECK = 1.0  # the registration of the namespace
+REFRESH_S = 2.0  # the page asks for a refresh so often
+MEMORY_S, MEMORY_WITH_UNITS_S = 5.0, 60.0  # of entities, resources and the sources of limits
+CHECK_S, CHECK_WITH_UNITS_S = 2.0, 10.0  # between two looks whether the namespace is still there
 MAX_REMEMBERED = 1000
 
 
@@ -63,6 +67,7 @@ class Watched:
     changes: RecentChanges = field(default_factory=RecentChanges)
     checked_at: float = 0.0
     _entities: dict[str, tuple[float, Entity | None]] = field(default_factory=dict)
+    _resources: dict[str, tuple[float, list[str]]] = field(default_factory=dict)
     _sources: dict[tuple[str, str], tuple[float, ConfigSource | None]] = field(default_factory=dict)
 
     @property
@@ -72,6 +77,15 @@ class Watched:
     def entity(self, entity_id: str) -> Entity | None:
         """Return an entity that was read a moment ago at most."""
         return self._remembered(self._entities, entity_id, self.repository.get_entity)
+
+    def resources(self) -> list[str]:
+        """Return the names of all resources, which were read a moment ago at most."""
+        return self._remembered(self._resources, "", lambda _: self.repository.list_resources())
+
+    @property
+    def check_s(self) -> float:
+        """The time between two looks whether the namespace is still registered."""
+        return CHECK_S if self.keeper.refresh_units is None else CHECK_WITH_UNITS_S
 
     def source(self, entity_id: str, resource: str) -> ConfigSource | None:
         """Return the configuration level of the limits in force, as it was a moment ago."""
@@ -101,6 +115,7 @@ class Watched:
         """Read an entity and the sources of limits again: they were changed here."""
         self._entities.pop(entity_id, None)
         self._sources.clear()
+        self._resources.clear()
 
 
 class Stores:
@@ -130,7 +145,7 @@ class Stores:
         with self._lock:
             watched = self._watched.get(namespace)
         now = time.monotonic()
-        if watched is None or now - watched.checked_at > 2.0:
+        if watched is None or now - watched.checked_at > watched.check_s:
             # A namespace that was deleted, or registered again, has another id or none.
             try:
                 found = registry.get_namespace(namespace)

@@ -1,5 +1,8 @@
 """A page that is open while its store is not to be reached: it says so, and comes back."""
 
+import re
+import time
+
 import pytest
 
 from tests.dashboard.conftest import Page, fill
@@ -11,6 +14,10 @@ from zae_limiter import SyncRepository
 from zae_limiter_dashboard.server import DashboardServer
 from zae_limiter_dashboard.settings import DashboardSettings
 from zae_limiter_ops.cli.shared.errors import GivenOptions
+
+
+def stated_units(text):
+    return float(re.search(r"a refresh costs about ([0-9.]+) read units", text)[1])
 
 
 @pytest.fixture
@@ -43,6 +50,25 @@ def live(client):
 
 def is_back(text):
     return "debtor" in text and 'class="problem"' not in text
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["overview/live", "resources/live", "resource/live?name=gpt-4", "entity/live?id=acme-web"],
+)
+def test_a_refresh_costs_the_units_that_the_page_states(proxied, path):
+    page, proxy = proxied
+    client = page.client()
+    assert is_back(eventually(lambda: live(client), is_back))
+    client.get(f"/n/default/{path}")  # what is remembered for a minute
+    time.sleep(2.1)  # an earlier answer would be repeated
+    with proxy.measure() as seen:
+        text = client.get(f"/n/default/{path}")[2]
+    # The namespace is looked at in every fifth refresh.
+    checks = [each for each in seen.requests if "#NAMESPACE#" in str(each.body)]
+    spent = seen.rcu - sum(each.units for each in checks)
+    assert stated_units(text) == pytest.approx(spent + 0.2)
+    assert not seen.of("Scan")
 
 
 def test_credentials_that_expire_are_told_and_renewed_without_a_restart(proxied):

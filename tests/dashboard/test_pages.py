@@ -188,6 +188,7 @@ def test_usage_is_exported(page):
     document = json.loads(client.page("usage.json", by="rpd", resource="gpt-4"))
     assert document["by"] == "rpd"
     assert document["consumers"][0]["entity_id"] == "acme-web"
+    assert [each["entity_id"] for each in document["parents"]] == ["acme"]
 
 
 def test_every_namespace_has_pages_of_its_own(page):

@@ -8,6 +8,7 @@ from decimal import Decimal
 import pytest
 
 from zae_limiter import BucketState, Limit
+from zae_limiter.exceptions import RateLimiterUnavailable
 from zae_limiter.models.bucket import BucketEntry
 from zae_limiter_dashboard.board import Shelf
 from zae_limiter_dashboard.live import LiveParts
@@ -161,8 +162,9 @@ def test_a_threshold_is_shown_until_the_window_ends():
 def test_held_amounts_are_listed_by_their_expiry():
     late = LevelRow.at(quota_state(900_000, QUOTA, held=100, holds_expire_ms=NOW + 9000), NOW)
     soon = LevelRow.at(quota_state(900_000, QUOTA, held=100, holds_expire_ms=NOW + 2000), NOW)
+    now = LevelRow.at(quota_state(900_000, QUOTA, held=100, holds_expire_ms=NOW), NOW)
     with_window = LevelRow.at(quota_state(900_000, QUOTA, held=100), NOW)
-    assert in_flight([with_window, late, soon]) == [soon, late, with_window]
+    assert in_flight([with_window, late, soon, now]) == [now, soon, late, with_window]
 
 
 def test_held_amounts_of_quotas_are_in_flight():
@@ -263,6 +265,19 @@ def test_a_rate_follows_from_two_reads():
     (row,) = shelf.board(NOW, complete=True, seconds=0.0).rows
     assert row.drain_milli == 5000.0
     assert row.empty_after_seconds == 10.0
+
+
+def test_parts_are_bounded_also_if_they_cannot_be_rendered():
+    parts = LiveParts(lambda: 0.0)
+
+    def fail():
+        raise RateLimiterUnavailable("the store did not answer")
+
+    for number in range(200):
+        with pytest.raises(RateLimiterUnavailable):
+            parts.get(f"/{number}", fail)
+    assert len(parts) == 64
+    assert parts.get("/199", lambda: "back") == "back"
 
 
 def test_any_number_of_tabs_cost_one_refresh():
