@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from zae_limiter_dashboard.history import ChartHour
+from zae_limiter_ops.cli.shared.formatting import count_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,5 +55,5 @@ class CallsChart:
         rejected = sum(counts.rejected for _, counts in self.points)
         shadowed = sum(counts.shadowed for _, counts in self.points)
         span = f"{len(self.points)} {self.unit}s"
-        apart = f", {shadowed:,} shadow rejections" if shadowed else ""
+        apart = f", {count_of(shadowed, 'shadow rejection')}" if shadowed else ""
         return f"{admitted:,} admitted and {rejected:,} rejected calls{apart} in {span}"

@@ -147,9 +147,10 @@ function draw(element, data) {
   // The rejected calls stand on the admitted ones: the sum is drawn first, behind them.
   const numbers = [data.times, total, data.admitted];
   if (data.shadowed.some((count) => count > 0)) {
-    // Shadow rejections are a line of their own: some of these calls were admitted as well.
-    series.push({ label: "shadow rejections", stroke: colour("--warn"), width: 2, dash: [6, 4], points: { show: true, size: 6 }, value: (self, value) => number(value) });
-    numbers.push(data.shadowed);
+    // Shadow rejections are narrow bars of their own: some of these calls were admitted as well.
+    const narrow = uPlot.paths.bars({ size: [0.25, 12], align: 1 });
+    series.push({ label: "shadow rejections", paths: narrow, fill: colour("--warn-back"), stroke: colour("--warn"), width: 2, points: { show: false }, value: (self, value, series, at) => (at === null ? "" : number(data.shadowed[at])) });
+    numbers.push(data.shadowed.map((count) => count || null)); // an hour without any has no outline
   }
   return new uPlot(
     {
