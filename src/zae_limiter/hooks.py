@@ -326,6 +326,7 @@ class AcquireWatch:
             duration_s=self._since(began_s),
             waited_s=self.waited_s if began_s is None else 0.0,
             is_acquire=began_s is None,
+            also=self.also if began_s is None else {},
             entity_id=self._entity_id,
             resource=self._resource,
             charged=True,

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from zae_limiter.admission.in_force import stored_units
 from zae_limiter.exceptions import EntityNotFoundError, ValidationError
+from zae_limiter.models.audit import SYSTEM_SUBJECT, resource_subject
 from zae_limiter.models.bucket import MAX_PAUSE_S, check_pause
 from zae_limiter.models.limit import Limit, check_amounts, check_limits
 from zae_limiter.naming import DEFAULT_RESOURCE, check_entity_id, check_resource
-from zae_limiter_ops.cli.shared.formatting import describe_limits, format_duration, format_tokens
+from zae_limiter_ops.cli.shared.formatting import describe_limits, format_amount, format_duration
+from zae_limiter_ops.cli.shared.param_types import parse_amount
+from zae_limiter_ops.reports.columns import plain_values
 
 if TYPE_CHECKING:
+    from decimal import Decimal
+
     from zae_limiter import SyncRepository
+    from zae_limiter.models.bucket import BucketState
     from zae_limiter_dashboard.board import Board
     from zae_limiter_ops.cli.shared.errors import GivenOptions
 
@@ -124,25 +131,30 @@ def _pause(repository: SyncRepository, fields: Fields, principal: str) -> str:
 # --- tokens ----------------------------------------------------------------------------------
 
 
-def _amounts(fields: Fields) -> dict[str, int]:
-    """Read ``tpm=500 rpm=1``, separated by spaces, commas or lines."""
+def _amounts(fields: Fields) -> dict[str, Any]:
+    """Read ``tpm=500 usd=0.25``, separated by spaces, commas or lines."""
     amounts = parse_amounts(fields.get("amounts", ""))
     if not amounts:
         raise ValidationError("amounts", "", "must name at least one limit, such as tpm=5000")
     return amounts
 
 
-def parse_amounts(text: str) -> dict[str, int]:
-    """Return the amounts of a text such as ``tpm=500 rpm=1``; an empty one has none."""
-    amounts: dict[str, int] = {}
+def parse_amounts(text: str) -> dict[str, Any]:
+    """Return the amounts of a text such as ``tpm=500 usd=0.25``; an empty one has none."""
+    amounts: dict[str, int | str] = {}
     for word in text.replace(",", " ").split():
-        name, _, amount = word.partition("=")
-        if not name or not amount.isdecimal():
+        parsed = parse_amount(word)
+        if parsed is None:
             raise ValidationError(
-                "amounts", word, "must have the form NAME=AMOUNT, such as tpm=500"
+                "amounts", word, "must have the form NAME=AMOUNT, such as tpm=500 or usd=0.25"
             )
-        amounts[name] = int(amount)
+        amounts[parsed[0]] = parsed[1]
     return check_amounts(amounts, "amounts")
+
+
+def amount_words(amounts: Mapping[str, int | Decimal]) -> list[str]:
+    """Return the words that ``parse_amounts`` and the command line read."""
+    return [f"{name}={amount}" for name, amount in plain_values(amounts).items()]
 
 
 def _preview_top_up(place: Place, fields: Fields) -> Preview:
@@ -151,30 +163,42 @@ def _preview_top_up(place: Place, fields: Fields) -> Preview:
     for state in place.repository.get_buckets(entity_id, resource):
         added = amounts.get(state.limit_name)
         if added is not None:
-            after = min(state.capacity_milli, state.tokens_milli + added * 1000)
-            changes.append(_level(state.limit_name, state.tokens_milli, after))
+            changes.append(_level(state, _topped_up(state, added)))
+    words = amount_words(amounts)
     return Preview(
         title=f"Top up {entity_id} on {resource}",
         changes=tuple(changes),
         words=("bucket", "top-up", entity_id, resource),
-        options=tuple(
-            word for name, amount in amounts.items() for word in ("-a", f"{name}={amount}")
-        ),
+        options=tuple(part for word in words for part in ("-a", word)),
         fields={
             "entity": entity_id,
             "resource": resource,
-            "amounts": " ".join(f"{name}={amount}" for name, amount in amounts.items()),
+            "amounts": " ".join(words),
         },
-        note="Tokens are added up to the capacity. Usage stays counted."
+        note="Tokens are added up to the capacity, and to a quota in full until its window ends. "
+        "Usage stays counted."
         if changes
         else "There is no bucket with these limits: it is full, and nothing is added.",
     )
 
 
-def _level(name: str, before_milli: int, after_milli: int) -> PageChange:
-    return PageChange(
-        f"level of {name}", format_tokens(before_milli // 1000 * 1000), format_tokens(after_milli)
+def _topped_up(state: BucketState, added: int | Decimal) -> int:
+    """Return the level after a top-up, in stored units. A quota may rise above its amount."""
+    limit = state.limit
+    if limit.currency is None and not isinstance(added, int):
+        raise ValidationError("amounts", added, f"{limit.name} counts whole tokens, not money")
+    after = state.tokens_milli + stored_units(added, limit.currency is not None)
+    return after if limit.is_quota else min(state.capacity_milli, after)
+
+
+def _level(state: BucketState, after: int) -> PageChange:
+    """Return the change of a level, as users write amounts."""
+    limit = state.limit
+    unit = f" {limit.currency}" if limit.currency else ""
+    before_text, after_text = (
+        format_amount(limit.shown(units)) for units in (state.tokens_milli, after)
     )
+    return PageChange(f"level of {limit.name}", before_text + unit, after_text + unit)
 
 
 def _top_up(repository: SyncRepository, fields: Fields, principal: str) -> str:
@@ -188,9 +212,7 @@ def _preview_reset(place: Place, fields: Fields) -> Preview:
     states = place.repository.get_buckets(entity_id, resource)
     return Preview(
         title=f"Reset {entity_id} on {resource}",
-        changes=tuple(
-            _level(state.limit_name, state.tokens_milli, state.capacity_milli) for state in states
-        ),
+        changes=tuple(_level(state, state.capacity_milli) for state in states),
         words=("bucket", "reset", entity_id, resource),
         options=("--yes",),
         fields={"entity": entity_id, "resource": resource},
@@ -232,16 +254,32 @@ class Level(NamedTuple):
     @property
     def words(self) -> tuple[str, ...]:
         """The words of the command that sets the limits of the level."""
+        return self._words("set")
+
+    @property
+    def delete_words(self) -> tuple[str, ...]:
+        """The words of the command that deletes the limits of the level."""
+        return self._words("delete")
+
+    def _words(self, verb: str) -> tuple[str, ...]:
         if self.entity_id:
-            return "entity", "set-limits", self.entity_id
-        return (
-            ("resource", "set-defaults", self.resource)
-            if self.resource
-            else (
-                "system",
-                "set-defaults",
-            )
-        )
+            return "entity", f"{verb}-limits", self.entity_id
+        if self.resource:
+            return "resource", f"{verb}-defaults", self.resource
+        return "system", f"{verb}-defaults"
+
+    @property
+    def resource_option(self) -> tuple[str, ...]:
+        """The option that names the resource of an entity's limits."""
+        is_default = not self.entity_id or self.resource == DEFAULT_RESOURCE
+        return () if is_default else ("--resource", self.resource)
+
+    @property
+    def subject(self) -> str:
+        """The subject under which the audit log has the changes of the level."""
+        if self.entity_id:
+            return self.entity_id
+        return resource_subject(self.resource) if self.resource else SYSTEM_SUBJECT
 
     def stored(self, repository: SyncRepository) -> list[Limit]:
         """Return the limits that the level has."""
@@ -265,6 +303,23 @@ class Level(NamedTuple):
             )
         return repository.set_system_defaults(limits, principal=principal, replaces=before)
 
+    def delete(self, repository: SyncRepository, before: list[Limit], principal: str) -> None:
+        """Delete the limits; raise LimitsChangedError if others than ``before`` are stored."""
+        if self.entity_id:
+            repository.delete_limits(self.entity_id, self.resource, principal, replaces=before)
+        elif self.resource:
+            repository.delete_resource_defaults(self.resource, principal, replaces=before)
+        else:
+            repository.delete_system_defaults(principal, replaces=before)
+
+    def next_levels(self) -> tuple[Level, ...]:
+        """Return the levels whose limits apply without those of this level, the first one first."""
+        if not self.entity_id:
+            return (Level("", ""),) if self.resource else ()
+        if self.resource == DEFAULT_RESOURCE:
+            return ()  # those of each resource, which are different
+        return Level(self.entity_id, DEFAULT_RESOURCE), Level("", self.resource), Level("", "")
+
 
 def parse_limits(text: str) -> list[Limit]:
     """Read one limit per line, in the notation of ``-l``."""
@@ -282,7 +337,6 @@ def _preview_limits(place: Place, fields: Fields) -> Preview:
     before = parse_limits(fields.get("before", ""))
     names = dict.fromkeys([limit.name for limit in (*before, *limits)])
     old, new = _by_name(before), _by_name(limits)
-    options = ("--resource", level.resource) if _has_resource_option(level) else ()
     return Preview(
         title=f"Set {level.title}",
         changes=tuple(
@@ -291,7 +345,10 @@ def _preview_limits(place: Place, fields: Fields) -> Preview:
             if old.get(name) != new.get(name)
         ),
         words=level.words,
-        options=(*options, *(word for limit in limits for word in ("-l", str(limit)))),
+        options=(
+            *level.resource_option,
+            *(word for limit in limits for word in ("-l", str(limit))),
+        ),
         fields={
             "entity": level.entity_id,
             "resource": level.resource,
@@ -301,10 +358,6 @@ def _preview_limits(place: Place, fields: Fields) -> Preview:
         touched=touched_by(place, level),
         note="Clients apply the change within their config_cache_ttl, by default a minute.",
     )
-
-
-def _has_resource_option(level: Level) -> bool:
-    return bool(level.entity_id) and level.resource != DEFAULT_RESOURCE
 
 
 def _by_name(limits: Iterable[Limit]) -> dict[str, str]:
@@ -342,6 +395,44 @@ def _set_limits(repository: SyncRepository, fields: Fields, principal: str) -> s
     if not changed:
         return f"The {level.title} were these already; nothing was changed."
     return f"The {level.title} are now {describe_limits(limits)}."
+
+
+def _preview_delete(place: Place, fields: Fields) -> Preview:
+    level = Level.of(fields)
+    before = level.stored(place.repository)
+    return Preview(
+        title=f"Delete the {level.title}",
+        changes=tuple(PageChange(name, text, "none") for name, text in _by_name(before).items()),
+        words=level.delete_words,
+        options=(*level.resource_option, "--yes"),
+        fields={
+            "entity": level.entity_id,
+            "resource": level.resource,
+            "before": limit_lines(before),
+        },
+        touched=touched_by(place, level),
+        note=f"{_fallback(place.repository, level)} Clients apply the change within their "
+        "config_cache_ttl, by default a minute. Buckets and their levels stay.",
+    )
+
+
+def _fallback(repository: SyncRepository, level: Level) -> str:
+    """Return a sentence about the limits that apply after those of a level are deleted."""
+    if level.entity_id and level.resource == DEFAULT_RESOURCE:
+        return "Afterwards the defaults of each resource apply, or those of the system."
+    for following in level.next_levels():
+        limits = following.stored(repository)
+        if limits:
+            return f"Afterwards the {following.title} apply: {describe_limits(limits)}."
+    if not level.entity_id and not level.resource:
+        return "The outage policy is deleted as well. Calls without any other limits will fail."
+    return "There are no other limits: calls that bring none of their own will fail."
+
+
+def _delete_limits(repository: SyncRepository, fields: Fields, principal: str) -> str:
+    level = Level.of(fields)
+    level.delete(repository, parse_limits(fields.get("before", "")), principal)
+    return f"The {level.title} are deleted."
 
 
 # --- parents ---------------------------------------------------------------------------------
@@ -402,5 +493,6 @@ ACTIONS: dict[str, PageAction] = {
     "top-up": PageAction("Top up", _preview_top_up, _top_up),
     "reset": PageAction("Reset", _preview_reset, _reset),
     "set-limits": PageAction("Set limits", _preview_limits, _set_limits),
+    "delete-limits": PageAction("Delete limits", _preview_delete, _delete_limits),
     "set-parent": PageAction("Set parent", _preview_parent, _set_parent),
 }

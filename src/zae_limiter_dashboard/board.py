@@ -51,6 +51,17 @@ class Kept:
     def of(cls, revision: int | None, rows: tuple[LevelRow, ...], seen: int) -> Kept:
         return cls(revision, rows, seen, _are_settled(rows))
 
+    def is_outdated(self, revision: int | None, now_ms: int) -> bool:
+        """Tell whether the bucket must be decoded again.
+
+        Time changes the level of an unchanged bucket by its refill, which ``advance`` computes, and
+        by holds that expire, which only the bucket itself shows.
+        """
+        if revision is None or revision != self.revision:
+            return True
+        moments = [row.state.holds_expire_ms for row in self.rows]
+        return any(moment is not None and moment <= now_ms for moment in moments)
+
     def advance(self, now_ms: int) -> None:
         """Compute the levels of an unchanged bucket at a later moment."""
         self.rows = tuple(_later(row, now_ms) for row in self.rows)
@@ -122,7 +133,7 @@ class Shelf:
         for entry in entries:
             key = (entry.entity_id, entry.resource)
             kept = self._kept.get(key)
-            if kept is None or entry.revision is None or entry.revision != kept.revision:
+            if kept is None or kept.is_outdated(entry.revision, now_ms):
                 rows = _rows(entry.states(now_ms), kept, now_ms)
                 self._kept[key] = Kept.of(entry.revision, rows, self._listing)
                 continue

@@ -8,11 +8,16 @@ from datetime import datetime
 from typing import Any
 
 from zae_limiter_dashboard.history import ChartHour
+from zae_limiter_ops.cli.shared.formatting import count_of
 
 
 @dataclass(frozen=True, slots=True)
 class CallsChart:
-    """Admitted and rejected calls over time."""
+    """Admitted and rejected calls over time, and apart from them the shadowed ones.
+
+    A shadowed call would have been rejected, and shadow mode let it through. The shadow mode of a
+    bucket admits such a call, that of a call or limiter lets it through uncharged and uncounted.
+    """
 
     unit: str  # hour or day
     points: tuple[tuple[datetime, ChartHour], ...]
@@ -29,6 +34,7 @@ class CallsChart:
             "times": [int(start.timestamp()) for start, _ in self.points],
             "admitted": [counts.admitted for _, counts in self.points],
             "rejected": [counts.rejected for _, counts in self.points],
+            "shadowed": [counts.shadowed for _, counts in self.points],
         }
 
     @property
@@ -36,12 +42,18 @@ class CallsChart:
         """The windows with calls, newest first."""
         style = "%Y-%m-%d %H:%MZ" if self.unit == "hour" else "%Y-%m-%d"
         used = [(start.strftime(style), counts) for start, counts in self.points]
-        return [each for each in reversed(used) if each[1].admitted or each[1].rejected]
+        return [
+            (start, counts)
+            for start, counts in reversed(used)
+            if counts.admitted or counts.rejected or counts.shadowed
+        ]
 
     @property
     def summary(self) -> str:
         """The chart in a sentence, for people who cannot see it."""
         admitted = sum(counts.admitted for _, counts in self.points)
         rejected = sum(counts.rejected for _, counts in self.points)
+        shadowed = sum(counts.shadowed for _, counts in self.points)
         span = f"{len(self.points)} {self.unit}s"
-        return f"{admitted:,} admitted and {rejected:,} rejected calls in {span}"
+        apart = f", {count_of(shadowed, 'shadow rejection')}" if shadowed else ""
+        return f"{admitted:,} admitted and {rejected:,} rejected calls{apart} in {span}"

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from zae_limiter.models.audit import AuditEvent
     from zae_limiter.models.entity import Entity
     from zae_limiter.models.usage import UsageSnapshot, WindowName
+    from zae_limiter_dashboard.store import Watched
 
 MAX_CHILDREN = 50
 MAX_EVENTS = 20
@@ -59,14 +60,13 @@ def entity_page(repository: SyncRepository, entity_id: str) -> EntityPage:
     )
 
 
-def entity_levels(repository: SyncRepository, entity_id: str) -> list[LevelRow]:
+def entity_levels(watched: Watched, entity_id: str) -> list[LevelRow]:
     """Return the levels of all buckets of an entity, and of its parent's if that is charged."""
+    repository, entity = watched.repository, watched.entity(entity_id)
     states = repository.get_buckets(entity_id)
-    entity = repository.get_entity(entity_id)
     if entity is not None and entity.cascade and entity.parent_id is not None:
-        resources = {state.resource for state in states}
-        of_parent = repository.get_buckets(entity.parent_id)
-        states += [state for state in of_parent if state.resource in resources]
+        resources = dict.fromkeys(state.resource for state in states)
+        states += repository.read_buckets([(entity.parent_id, name) for name in resources])
     now_ms = repository.charging.clock()
     return [LevelRow.at(state, now_ms) for state in states]
 

@@ -29,16 +29,18 @@ MAX_BUCKETS, MAX_BUCKETS_WITH_UNITS = 5000, 400
 
 @dataclass(slots=True)
 class ChartHour:
-    """The calls of one hour: admitted, rejected, and those that waited."""
+    """The calls of one hour. ``shadowed`` ones were let through instead of rejected."""
 
     admitted: int = 0
     rejected: int = 0
     waited: int = 0
+    shadowed: int = 0
 
     def add(self, usage: UsageSnapshot) -> None:
         """Count the usage of one bucket; calls that reach a parent through a child count once."""
         self.rejected += usage.rejected - usage.rejected_through_children
         self.waited += usage.waited
+        self.shadowed += usage.shadowed
         is_only_a_parent = bool(usage.through_children) and not any(usage.own.values())
         if not is_only_a_parent:
             self.admitted += usage.total_events
@@ -137,6 +139,7 @@ class History:
                 day.admitted += counts.admitted
                 day.rejected += counts.rejected
                 day.waited += counts.waited
+                day.shadowed += counts.shadowed
         return list(days.items())
 
 

@@ -44,12 +44,6 @@ class Overview:
     debts: tuple[LevelRow, ...]
     debt_count: int
 
-    @property
-    def shown_buckets(self) -> int:
-        """The number of buckets that a refresh reads."""
-        rows = [line.bucket.row for line in self.limited]
-        return len({row.bucket for row in (*rows, *self.close, *self.in_flight, *self.debts)})
-
 
 def overview_of(chosen: Selection, fresh: list[LevelRow], watched: Watched) -> Overview:
     """Return the overview with levels that were read now."""

@@ -15,14 +15,17 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
 from zae_limiter.exceptions import LimitsChangedError, ValidationError, ZAELimiterError
+from zae_limiter.models.usage import money_label
 from zae_limiter.naming import check_entity_id, check_principal, check_resource, process_author
 from zae_limiter_dashboard.actions import (
     ACTIONS,
     Level,
     Place,
+    amount_words,
     limit_lines,
     parse_amounts,
 )
+from zae_limiter_dashboard.board import READ_UNITS_PER_SHOWN
 from zae_limiter_dashboard.charts import CallsChart
 from zae_limiter_dashboard.entity_view import (
     SPANS,
@@ -38,6 +41,12 @@ from zae_limiter_dashboard.live import LiveParts
 from zae_limiter_dashboard.overview import overview_of
 from zae_limiter_dashboard.problems import problem_of
 from zae_limiter_dashboard.rows import DEFAULT_SORT, SORTS, LevelRow, matching
+from zae_limiter_dashboard.store import (
+    READ_UNITS_PER_CHECK,
+    READ_UNITS_PER_SOURCE,
+    READ_UNITS_PER_SUBJECT,
+    REFRESH_S,
+)
 from zae_limiter_dashboard.templating import environment
 from zae_limiter_ops.cli.shared.formatting import LEVELS
 from zae_limiter_ops.cli.shared.records import print_csv
@@ -47,6 +56,7 @@ from zae_limiter_ops.reports.usage_columns import entity_columns
 if TYPE_CHECKING:
     from starlette.requests import Request
 
+    from zae_limiter.models.audit import AuditEvent
     from zae_limiter_dashboard.session import Sessions
     from zae_limiter_dashboard.settings import DashboardSettings
     from zae_limiter_dashboard.store import Stores, Watched
@@ -230,6 +240,7 @@ class PageRoutes:
         board = watched.keeper.board()
         chosen = board.selection
         overview = overview_of(chosen, watched.keeper.refreshed(chosen.rows), watched)
+        units = len({row.bucket for row in chosen.rows}) * READ_UNITS_PER_SHOWN
         now_ms = watched.repository.charging.clock()
         history = watched.history
         points = history.daily(now_ms) if by_day else history.hourly(now_ms)
@@ -242,7 +253,10 @@ class PageRoutes:
             "by_day": by_day,
             "health": watched.health,
             "changes": watched.changes,
-            "figures": _figures(watched, board.started_ms, overview.shown_buckets, now_ms),
+            "audit_command": self._given.command("audit", "list"),
+            "figures": _figures(
+                watched, board.started_ms, units, now_ms, sources=len(overview.limited)
+            ),
         }
 
     # --- resources
@@ -258,7 +272,7 @@ class PageRoutes:
         noteworthy: dict[str, list[LevelRow]] = {}
         for row in board.noteworthy:
             noteworthy.setdefault(row.resource, []).append(row)
-        names = sorted({*board.by_resource, *watched.repository.list_resources()})
+        names = sorted({*board.by_resource, *watched.resources()})
         lines = [
             {
                 "name": name,
@@ -279,6 +293,19 @@ class PageRoutes:
         )
 
     def _read_resource(self, ask: Ask) -> dict[str, Any]:
+        """Read the levels that are shown; for the whole page also defaults, mode and orders."""
+        watched, name = self._stores.watch(ask.namespace), ask.query["name"]
+        levels = self._read_resource_levels(ask)
+        if ask.is_live:
+            return levels
+        return {
+            **levels,
+            "sorts": tuple(SORTS),
+            "mode": watched.repository.get_mode(name),
+            "defaults": watched.repository.get_resource_defaults(name),
+        }
+
+    def _read_resource_levels(self, ask: Ask) -> dict[str, Any]:
         watched = self._stores.watch(ask.namespace)
         name, search = ask.query["name"], ask.query.get("q", "")
         sort = ask.query.get("sort", DEFAULT_SORT)
@@ -291,20 +318,17 @@ class PageRoutes:
         number = min(max(1, _whole(ask.query.get("page"), 1)), pages)
         shown = watched.keeper.refreshed(found[(number - 1) * ROWS : number * ROWS])
         now_ms = watched.repository.charging.clock()
-        shown_buckets = len({row.bucket for row in shown})
+        units = len({row.bucket for row in shown}) * READ_UNITS_PER_SHOWN
         return {
             "name": name,
             "search": search,
-            "mode": watched.repository.get_mode(name),
             "sort": sort,
-            "sorts": tuple(SORTS),
             "rows": shown,
             "found": len(found),
             "page": number,
             "pages": pages,
             "board": board,
-            "defaults": watched.repository.get_resource_defaults(name),
-            "figures": _figures(watched, board.started_ms, shown_buckets, now_ms),
+            "figures": _figures(watched, board.started_ms, units, now_ms),
         }
 
     # --- entities
@@ -343,11 +367,13 @@ class PageRoutes:
 
     def _read_levels(self, ask: Ask, entity_id: str) -> dict[str, Any]:
         watched = self._stores.watch(ask.namespace)
-        rows = entity_levels(watched.repository, entity_id)
+        rows = entity_levels(watched, entity_id)
         now_ms = watched.repository.charging.clock()
-        # Consistent reads cost twice as much, and the index that finds the buckets costs as well.
-        reads = 2 * len({row.bucket for row in rows}) + 2
-        figures = _figures(watched, now_ms, reads, now_ms)
+        buckets = {row.bucket for row in rows}
+        own = sum(bucket[0] == entity_id for bucket in buckets)
+        # The entity's own buckets are found by an index and read consistently, at twice the price.
+        units = (1 + 2 * own + len(buckets) - own) * READ_UNITS_PER_SHOWN
+        figures = _figures(watched, now_ms, units, now_ms)
         return {"entity_id": entity_id, "rows": rows, "figures": figures}
 
     def explain(self, ask: Ask) -> Response:
@@ -358,7 +384,7 @@ class PageRoutes:
             found = explain(watched.repository, entity_id, resource, parse_amounts(amounts))
         except ValidationError as error:
             return self._html("explain.html", ask, explanation=None, problem=str(error))
-        words = [f"{name}={amount}" for name, amount in parse_amounts(amounts).items()]
+        words = amount_words(parse_amounts(amounts))
         options = [word for each in words for word in ("-c", each)]
         command = self._given.command("explain", entity_id, resource, options=options)
         template = "explain_part.html" if "hx-request" in ask.headers else "explain.html"
@@ -412,16 +438,15 @@ class PageRoutes:
                 "start_time": ranking.start_time,
                 "end_time": ranking.end_time,
                 "consumers": [json_of(columns, usage) for usage in ranking.consumers],
+                "parents": [json_of(columns, usage) for usage in ranking.parents],
             }
             return _download(json.dumps(document, indent=2), "application/json", "usage.json")
         drawn = None
         if ranking is not None and resource is not None:
             drawn = draw_usage(repository, "hourly", resource=resource)
-        names = (
-            sorted({name for usage in ranking.consumers for name in usage.counters})
-            if ranking
-            else []
-        )
+        usages = [*ranking.consumers, *ranking.parents] if ranking else []
+        names = sorted({name for usage in usages for name in usage.counters})
+        currencies = {name: unit for usage in usages for name, unit in usage.currencies.items()}
         return self._html(
             "usage.html",
             ask,
@@ -432,6 +457,7 @@ class PageRoutes:
             resource=resource,
             resources=repository.list_resources(),
             limit_names=names,
+            labels={name: money_label(name, currencies.get(name)) for name in names},
             usage=drawn,
             export=urlencode({k: v for k, v in ask.query.items() if v} or {"last": last}),
         )
@@ -447,11 +473,13 @@ class PageRoutes:
         if action is None:
             raise ValidationError("action", name, "is unknown")
         watched = self._stores.watch(ask.namespace)
-        if not ask.is_post:
+        if not ask.is_post and name != "delete-limits":
             return self._form(ask, watched, name, ask.query)
-        fields = ask.form
+        # A deletion has nothing to fill in, so that its preview comes first.
+        fields = ask.form if ask.is_post else ask.query
+        is_conflict = False
         try:
-            if fields.get("step") == "confirm":
+            if ask.is_post and fields.get("step") == "confirm":
                 principal = self.principal(ask.headers)
                 done = action.perform(watched.repository, fields, principal)
                 self._live.clear()
@@ -461,14 +489,22 @@ class PageRoutes:
                 )
             preview = action.preview(Place(watched.repository, watched.keeper.board()), fields)
         except LimitsChangedError as error:
-            return self._form(
-                ask, watched, name, fields, status=409, problem=str(error), is_conflict=True
-            )
+            if name != "delete-limits":
+                return self._form(
+                    ask, watched, name, fields, status=409, problem=str(error), is_conflict=True
+                )
+            is_conflict = True
+            preview = action.preview(Place(watched.repository, watched.keeper.board()), fields)
         except ValidationError as error:
+            if name == "delete-limits":
+                raise
             return self._form(ask, watched, name, fields, status=400, problem=str(error))
         return self._html(
             "preview.html",
             ask,
+            status=409 if is_conflict else 200,
+            is_conflict=is_conflict,
+            changed_by=_last_change(watched, Level.of(fields)) if is_conflict else None,
             action=action,
             name=name,
             preview=preview,
@@ -513,11 +549,7 @@ class PageRoutes:
                 "before": limit_lines(stored) if before is None else before,
             }
             if is_conflict:
-                subject = level.entity_id or (
-                    f"$RESOURCE:{level.resource}" if level.resource else "$SYSTEM"
-                )
-                events = repository.get_audit_events(subject, limit=1)
-                values["changed_by"] = events[0] if events else None
+                values["changed_by"] = _last_change(watched, level)
         if name == "set-parent" and "parent" not in fields:
             entity = repository.get_entity(values["entity"]) if values["entity"] else None
             if entity is not None:
@@ -546,14 +578,30 @@ class PageRoutes:
         return name
 
 
-def _figures(watched: Watched, read_ms: int, shown_buckets: int, now_ms: int) -> dict[str, Any]:
-    """Return the age of the figures, and what a refresh costs."""
-    per_bucket, listing = watched.keeper.refresh_units, watched.keeper.listing_units
+def _last_change(watched: Watched, level: Level) -> AuditEvent | None:
+    """Return the newest change of a configuration level; None if none is logged."""
+    events = watched.repository.get_audit_events(level.subject, limit=1)
+    return events[0] if events else None
+
+
+def _figures(
+    watched: Watched, read_ms: int, units: float, now_ms: int, *, sources: int = 0
+) -> dict[str, Any]:
+    """Return the age of the figures, and what a refresh costs.
+
+    ``units`` are the read units of the levels, to which the check of the namespace is added.
+    ``sources`` is the number of buckets whose configuration level is read with each listing.
+    """
+    costs_units, listing = watched.keeper.refresh_units is not None, watched.keeper.listing_units
+    if listing is not None:
+        subjects = watched.changes.subjects or 0
+        listing += subjects * READ_UNITS_PER_SUBJECT + sources * READ_UNITS_PER_SOURCE
+    checks = READ_UNITS_PER_CHECK * REFRESH_S / watched.check_s
     return {
         "listed_ms": read_ms,
         "levels_ms": now_ms,
         "age_s": max(0, now_ms - read_ms) // 1000,
-        "refresh_units": None if per_bucket is None else shown_buckets * per_bucket,
+        "refresh_units": units + checks if costs_units else None,
         "listing_units": listing,
     }
 

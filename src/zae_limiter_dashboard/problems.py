@@ -39,7 +39,8 @@ def problem_of(error: Exception, given: GivenOptions) -> PageProblem:
             503,
             "The store denies access",
             message,
-            "Grant the missing permission; the page comes back by itself.",
+            "Renew the credentials, or grant the missing permission. The page tries again every "
+            "few seconds and comes back by itself.",
         )
     return PageProblem(
         503,

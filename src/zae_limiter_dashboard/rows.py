@@ -213,10 +213,15 @@ class LevelRow(NamedTuple):
         return None if rest is not None and rest < seconds else seconds
 
     @property
-    def slots_expire_seconds(self) -> float | None:
-        """The time until the first held slot expires unless it is renewed."""
-        moment_ms = self.state.slots_expire_ms
+    def holds_expire_seconds(self) -> float | None:
+        """The time until the first held slot or amount expires unless it is renewed."""
+        moment_ms = self.state.holds_expire_ms
         return None if moment_ms is None else max(0, moment_ms - self.now_ms) / 1000
+
+    @property
+    def raised(self) -> int | None:
+        """The highest threshold, in percent, that was raised in the window of a quota."""
+        return None if self._is_over else self.state.raised
 
     @property
     def is_limited(self) -> bool:
@@ -246,7 +251,7 @@ class LevelRow(NamedTuple):
     def _until(self, level: int) -> float:
         missing = level - self.level_milli
         if self.is_concurrent:
-            return (self.slots_expire_seconds or 1.0) if missing > 0 else 0.0
+            return (self.holds_expire_seconds or 1.0) if missing > 0 else 0.0
         if self.is_quota:  # full when the next window begins
             return (self._window_seconds or 0.0) if missing > 0 else 0.0
         state = self.state
@@ -303,8 +308,12 @@ def first_to_be_exhausted(rows: Iterable[LevelRow]) -> list[LevelRow]:
 
 def in_flight(rows: Iterable[LevelRow]) -> list[LevelRow]:
     """Return the limits of which calls hold slots or amounts, soonest expiry first."""
-    held = [row for row in rows if row.in_flight]
-    return sorted(held, key=lambda row: (row.slots_expire_seconds or math.inf, row.bucket))
+
+    def rank(row: LevelRow) -> tuple[float, tuple[str, str]]:
+        seconds = row.holds_expire_seconds
+        return (math.inf if seconds is None else seconds, row.bucket)
+
+    return sorted((row for row in rows if row.in_flight), key=rank)
 
 
 def debts(rows: Iterable[LevelRow]) -> list[LevelRow]:

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from zae_limiter.exceptions import NamespaceNotFoundError, ValidationError
 from zae_limiter.models.audit import SYSTEM_SUBJECT, AuditEvent, namespace_subject, resource_subject
@@ -23,8 +23,13 @@ V = TypeVar("V")
 
 MAX_NAMESPACES = 8  # boards in memory; the one that was used longest ago goes first
 RECENT_CHANGES = 12
-MAX_SUBJECTS = 20  # resources whose changes are read where no index sorts all changes by time
-MEMORY_S, MEMORY_WITH_UNITS_S = 5.0, 60.0  # of entities and of the sources of limits
+MAX_SUBJECTS = 20  # resources, and listed entities, whose changes are read on DynamoDB
+READ_UNITS_PER_SUBJECT = 1.0  # the newest changes of a subject, read consistently, up to 4 kB
+READ_UNITS_PER_SOURCE = 4.0  # an entity, its bucket and its two levels of limits
+READ_UNITS_PER_CHECK = 1.0  # the registration of the namespace
+REFRESH_S = 2.0  # the page asks for a refresh so often
+MEMORY_S, MEMORY_WITH_UNITS_S = 5.0, 60.0  # of entities, resources and the sources of limits
+CHECK_S, CHECK_WITH_UNITS_S = 2.0, 10.0  # between two looks whether the namespace is still there
 MAX_REMEMBERED = 1000
 
 
@@ -41,6 +46,16 @@ class Health:
     at_ms: int
 
 
+class RecentChanges(NamedTuple):
+    """The newest audit events. If ``subjects`` is a number, only so many subjects were read.
+
+    The subjects are the system, the namespace, resources, and entities that the overview lists.
+    """
+
+    events: tuple[AuditEvent, ...] = ()
+    subjects: int | None = None
+
+
 @dataclass(slots=True)
 class Watched:
     """One namespace that somebody looks at."""
@@ -49,9 +64,10 @@ class Watched:
     keeper: BoardKeeper
     history: History
     health: Health | None = None
-    changes: list[AuditEvent] = field(default_factory=list)
+    changes: RecentChanges = field(default_factory=RecentChanges)
     checked_at: float = 0.0
     _entities: dict[str, tuple[float, Entity | None]] = field(default_factory=dict)
+    _resources: dict[str, tuple[float, list[str]]] = field(default_factory=dict)
     _sources: dict[tuple[str, str], tuple[float, ConfigSource | None]] = field(default_factory=dict)
 
     @property
@@ -61,6 +77,15 @@ class Watched:
     def entity(self, entity_id: str) -> Entity | None:
         """Return an entity that was read a moment ago at most."""
         return self._remembered(self._entities, entity_id, self.repository.get_entity)
+
+    def resources(self) -> list[str]:
+        """Return the names of all resources, which were read a moment ago at most."""
+        return self._remembered(self._resources, "", lambda _: self.repository.list_resources())
+
+    @property
+    def check_s(self) -> float:
+        """The time between two looks whether the namespace is still registered."""
+        return CHECK_S if self.keeper.refresh_units is None else CHECK_WITH_UNITS_S
 
     def source(self, entity_id: str, resource: str) -> ConfigSource | None:
         """Return the configuration level of the limits in force, as it was a moment ago."""
@@ -90,6 +115,7 @@ class Watched:
         """Read an entity and the sources of limits again: they were changed here."""
         self._entities.pop(entity_id, None)
         self._sources.clear()
+        self._resources.clear()
 
 
 class Stores:
@@ -119,7 +145,7 @@ class Stores:
         with self._lock:
             watched = self._watched.get(namespace)
         now = time.monotonic()
-        if watched is None or now - watched.checked_at > 2.0:
+        if watched is None or now - watched.checked_at > watched.check_s:
             # A namespace that was deleted, or registered again, has another id or none.
             try:
                 found = registry.get_namespace(namespace)
@@ -191,15 +217,17 @@ def measure_health(repository: SyncRepository) -> Health:
     )
 
 
-def recent_changes(repository: SyncRepository, board: Board) -> list[AuditEvent]:
+def recent_changes(repository: SyncRepository, board: Board) -> RecentChanges:
     """Return the newest audit events of a namespace.
 
-    On DynamoDB no index sorts all of them by time. So only the changes of defaults, of the
-    namespace and of entities that the overview is about are read there.
+    On DynamoDB no index sorts all of them by time, and an index would make every change dearer. So
+    only the changes of defaults, of the namespace and of entities that the overview lists are read
+    there, and the page says so.
     """
     if repository.capabilities.engine != "dynamodb":
-        return repository.get_audit_events(limit=RECENT_CHANGES)
-    entities = list(dict.fromkeys(row.entity_id for row in board.noteworthy))[:MAX_SUBJECTS]
+        return RecentChanges(tuple(repository.get_audit_events(limit=RECENT_CHANGES)))
+    listed = dict.fromkeys(row.entity_id for row in board.selection.rows)
+    entities = list(listed)[:MAX_SUBJECTS]
     subjects = [
         SYSTEM_SUBJECT,
         namespace_subject(repository.namespace_name),
@@ -212,4 +240,4 @@ def recent_changes(repository: SyncRepository, board: Board) -> list[AuditEvent]
         for event in repository.get_audit_events(subject, limit=RECENT_CHANGES)
     ]
     events.sort(key=lambda event: event.event_id, reverse=True)
-    return events[:RECENT_CHANGES]
+    return RecentChanges(tuple(events[:RECENT_CHANGES]), len(subjects))

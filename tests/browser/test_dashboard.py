@@ -10,7 +10,7 @@ import pytest
 from tests.browser.devtools import eventually
 from tests.dashboard.conftest import HOSTILE, Page, fill
 from tests.docs.pages import ROOT
-from zae_limiter import Limit, SyncRepository
+from zae_limiter import Limit, SyncRateLimiter, SyncRepository
 from zae_limiter_dashboard.server import DashboardServer
 from zae_limiter_dashboard.settings import DashboardSettings
 from zae_limiter_ops.cli.shared.errors import GivenOptions
@@ -29,6 +29,7 @@ PAGES = [
     "manifest",
     "namespaces",
     "actions/set-limits?resource=gpt-4",
+    "actions/delete-limits?resource=gpt-4",
     "actions/pause?entity=acme-web&resource=gpt-4",
     "actions/set-parent?entity=acme-web",
 ]
@@ -60,6 +61,10 @@ def page(tmp_path_factory):
     page = Page(repository, server)
     page.url = url
     fill(page.limiter)
+    with SyncRepository.open("default", url=url) as other:  # it stores its counts when it is closed
+        limiter = SyncRateLimiter(other)
+        with limiter.acquire("tester", "gpt-4", {"rpd": 11}, mode="shadow"):
+            pass
     yield page
     server.stop()
     thread.join(10)
@@ -189,6 +194,32 @@ def test_a_limit_that_somebody_else_has_edited_is_not_overwritten(seen, page):
     assert "Somebody else was faster" in main_text(seen)
     assert "mia" in main_text(seen)
     assert page.repository.get_limits("acme", "gpt-4") == [Limit.per_day("rpd", 500)]
+
+
+def test_limits_are_deleted_after_a_preview(seen, page):
+    page.repository.set_limits("short-lived", [Limit.per_day("rpd", 3)], "gpt-4")
+    seen.open(seen.base + "limits?resource=gpt-4")
+    link = "a[href*='delete-limits'][href*='short-lived']"
+    seen.evaluate("window.isOld = true; null")
+    seen.evaluate(f'document.querySelector("{link}").click()')
+    seen.wait_for("!window.isOld && document.readyState === 'complete'")
+    assert "Afterwards the defaults of gpt-4 apply" in main_text(seen)
+    command = "zae-limiter entity delete-limits short-lived --resource gpt-4 --yes"
+    assert command in main_text(seen)
+    assert page.repository.get_limits("short-lived", "gpt-4") == [Limit.per_day("rpd", 3)]
+    press(seen, "Confirm")
+    assert "are deleted" in main_text(seen)
+    assert page.repository.get_limits("short-lived", "gpt-4") == []
+    assert seen.errors() == []
+
+
+def test_shadow_rejections_are_bars_of_their_own(seen):
+    seen.open(seen.base + "overview")
+    legend = "document.querySelector('.u-legend')?.innerText.includes('shadow rejections')"
+    seen.wait_for(legend, 60)
+    seen.evaluate("document.getElementById('chart-table').open = true; null")
+    assert "1 shadow rejection in 48 hours" in main_text(seen)
+    assert seen.errors() == []
 
 
 def test_a_call_is_explained_in_place(seen):

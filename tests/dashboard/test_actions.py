@@ -3,6 +3,7 @@
 import html
 import re
 import shlex
+from decimal import Decimal
 
 import pytest
 
@@ -47,6 +48,7 @@ def confirm(client, name, text):
             {"limits": "rpd:99/day", "before": ""},
             "entity set-limits acme-web --resource gpt-4 -l rpd:99/day",
         ),
+        ("delete-limits", {}, "entity delete-limits acme-web --resource gpt-4 --yes"),
         (
             "set-parent",
             {"parent": "globex", "cascade": "on"},
@@ -109,6 +111,102 @@ def test_limits_of_every_level_are_edited(page, level, stored):
     assert stored(page.repository) == [Limit.per_day("rpd", 7), Limit.concurrent("parallel", 3)]
 
 
+LEVELS = [
+    ({}, "system delete-defaults --yes", lambda repo: repo.get_system_defaults()[0]),
+    (
+        {"resource": "gpt-4"},
+        "resource delete-defaults gpt-4 --yes",
+        lambda repo: repo.get_resource_defaults("gpt-4"),
+    ),
+    (
+        {"entity": "acme", "resource": "gpt-4"},
+        "entity delete-limits acme --resource gpt-4 --yes",
+        lambda repo: repo.get_limits("acme", "gpt-4"),
+    ),
+    ({"entity": "acme"}, "entity delete-limits acme --yes", lambda repo: repo.get_limits("acme")),
+]
+
+
+@pytest.mark.parametrize(("level", "command", "stored"), LEVELS)
+def test_limits_of_every_level_are_deleted(page, level, command, stored):
+    page.repository.set_limits("acme", [Limit.per_day("rpd", 5)])
+    client, before = page.client(), stored(page.repository)
+    text = client.page("actions/delete-limits", **level)
+    assert command_of(text) == ["zae-limiter", *command.split()]
+    assert stored(page.repository) == before != []
+    assert "are deleted" in confirm(client, "delete-limits", text)
+    assert stored(page.repository) == []
+    event = page.repository.get_audit_events(limit=1)[0]
+    assert (event.action, event.principal) == ("limits_deleted", process_author())
+    again = client.page("actions/delete-limits", **level)
+    assert "Nothing would change" in again
+
+
+def test_the_preview_of_a_deletion_names_what_applies_afterwards(page):
+    client = page.client()
+    text = client.page("actions/delete-limits", entity="acme", resource="gpt-4")
+    assert "Afterwards the defaults of gpt-4 apply: rpd 10/day" in text
+    text = client.page("actions/delete-limits", resource="gpt-4")
+    assert "Afterwards the system defaults apply: rpm 60/min" in text
+    assert "Touches 4 entities" in text
+    assert "will fail" in client.page("actions/delete-limits")
+
+
+@pytest.mark.parametrize(("level", "command", "stored"), LEVELS)
+def test_limits_that_were_changed_meanwhile_are_not_deleted(page, level, command, stored):
+    page.repository.set_limits("acme", [Limit.per_day("rpd", 5)])
+    client, theirs = page.client(), [Limit.per_day("rpd", 500)]
+    seen = client.page("actions/delete-limits", **level)
+    if "entity" in level:
+        page.repository.set_limits("acme", theirs, level.get("resource", "_default_"), "mia")
+    elif level:
+        page.repository.set_resource_defaults("gpt-4", theirs, "mia")
+    else:
+        page.repository.set_system_defaults(theirs, principal="mia")
+    status, text = client.post("actions/delete-limits", step="confirm", **fields_of(seen))
+    assert status == 409
+    assert "mia" in text
+    assert "Nothing was deleted" in text
+    assert stored(page.repository) == theirs
+    # The answer shows the limits that are stored now; confirming it deletes these.
+    confirm(client, "delete-limits", text)
+    assert stored(page.repository) == []
+
+
+def test_links_delete_only_limits_that_are_stored(page):
+    client = page.client()
+    assert "actions/delete-limits" in client.page("limits")
+    assert "actions/delete-limits?entity=acme&amp;resource=gpt-4" in client.page(
+        "entity", id="acme"
+    )
+    assert "actions/delete-limits" not in client.page("entity", id="close-1")
+    assert "actions/delete-limits" in client.page("resource", name="gpt-4")
+
+
+def test_money_is_topped_up_and_explained(page):
+    limits = [Limit.quota("tokens", 1000, per="day"), Limit.budget("usd", "10.00", per="month")]
+    page.limiter.set_limits("payer", limits, "gpt-4")
+    with page.limiter.acquire("payer", "gpt-4", {"tokens": 100, "usd": "2.50"}):
+        pass
+    client = page.client()
+    words = "usd=0.75 tokens=500"
+    text = preview(client, "top-up", entity="payer", resource="gpt-4", amounts=words)
+    assert "7.50 USD" in text
+    assert "8.25 USD" in text
+    assert "<strong>1,400</strong>" in text  # a quota may rise above its amount
+    assert command_of(text)[-4:] == ["-a", "usd=0.75", "-a", "tokens=500"]
+    confirm(client, "top-up", text)
+    states = {each.limit_name: each.available for each in page.repository.get_buckets("payer")}
+    assert states == {"tokens": 1400, "usd": Decimal("8.25")}
+    text = preview(client, "reset", entity="payer", resource="gpt-4")
+    assert "10.00 USD" in text
+    confirm(client, "reset", text)
+    states = {each.limit_name: each.available for each in page.repository.get_buckets("payer")}
+    assert states == {"tokens": 1000, "usd": Decimal("10.00")}
+    text = client.page("entity/explain", id="payer", resource="gpt-4", amounts="usd=0.25")
+    assert "zae-limiter explain payer gpt-4 -c usd=0.25" in text
+
+
 def test_a_preview_of_defaults_counts_the_entities_that_it_touches(page):
     client = page.client()
     text = preview(client, "set-limits", entity="", resource="gpt-4", limits="rpd:7/day", before="")
@@ -157,6 +255,8 @@ def test_a_parent_that_was_changed_meanwhile_is_not_overwritten(page):
         ("top-up", {"amounts": "rpd=-5"}),
         ("set-limits", {"limits": "rpd"}),
         ("set-limits", {"limits": ""}),
+        ("top-up", {"amounts": "rpd=0.5"}),
+        ("delete-limits", {"resource": "#"}),
         ("reset", {"entity": ""}),
         ("reset", {"resource": "#"}),
         ("nonsense", {}),

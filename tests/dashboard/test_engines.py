@@ -3,6 +3,7 @@
 import pytest
 
 from tests.dashboard.conftest import HOSTILE, Page, fill
+from tests.dashboard.test_pages import eventually
 from tests.support.dynamodb.shared import shared_endpoint
 from tests.support.dynamodb.tables import empty_table, store_url
 from zae_limiter import SyncRepository
@@ -21,6 +22,7 @@ PATHS = [
     "entity/live?id=acme-web",
     "entity/explain?id=acme-web&resource=gpt-4",
     "limits",
+    "actions/delete-limits?resource=gpt-4",
     "usage?last=24h&resource=gpt-4",
     "usage.csv?last=24h",
     "namespaces",
@@ -72,6 +74,16 @@ def test_a_refresh_tells_its_cost_where_reads_cost_units(page):
     text = page.client().page("overview")
     costs = page.repository.capabilities.engine == "dynamodb"
     assert ("read units" in text) == costs
+
+
+def test_the_page_says_whose_changes_it_shows(page):
+    text = eventually(
+        lambda: page.client().page("overview/live"), lambda text: "limits set" in text
+    )
+    assert "limits set" in text
+    is_partial = page.repository.capabilities.engine == "dynamodb"
+    assert ("the first 20 entities that are listed above" in text) == is_partial
+    assert ("zae-limiter audit list" in text) == is_partial
 
 
 def test_a_refresh_reads_only_the_buckets_that_are_shown(page):

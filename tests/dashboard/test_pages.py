@@ -50,6 +50,46 @@ def test_quotas_and_budgets_show_their_window_and_money(page):
             assert " CET" in text or " CEST" in text
 
 
+def test_the_overview_shows_windows_holds_and_thresholds_of_quotas(page):
+    limits = [
+        Limit.quota("tokens", 1000, per="day", thresholds=(80,), hold_ttl=60),
+        Limit.budget("usd", "10.00", per="month"),
+    ]
+    page.limiter.set_limits("payer", limits, "gpt-4")
+    with page.limiter.acquire("payer", "gpt-4", {"tokens": 900, "usd": "8.00"}):
+        pass
+    with page.limiter.acquire("payer", "gpt-4", {"tokens": 10, "usd": "0.50"}):
+        text = page.client().page("overview")
+    close = text[text.index('id="close-title"') : text.index('id="time-title"')]
+    assert "900 used, 10 held, past the threshold of 80&nbsp;%" in close
+    assert '1.50 <span class="of">of 10.00 USD' in close
+    assert close.count("next window") == 2
+    flight = text[text.index('id="flight-title"') : text.index('id="store-title"')]
+    assert "0.50 of 10.00 USD" in flight
+    assert "10 of 1,000" in flight
+    assert flight.count("in ") + flight.count("with its window") >= 2
+
+
+def test_shadow_rejections_are_shown_apart(page):
+    page.repository.set_mode("gpt-4", mode="shadow")
+    for _ in range(3):
+        with page.limiter.acquire("quiet", "gpt-4", {"rpd": 10}):
+            pass
+    page.repository.close()  # stores the counts
+    client = page.client()
+    wanted = "2 shadow rejections"
+    text = eventually(lambda: client.page("overview"), lambda text: wanted in text)
+    assert wanted in text
+    assert "shadow rejections</th>" in text
+    assert "2 in all" in client.page("entity", id="quiet")
+    line = next(
+        each
+        for each in csv.DictReader(client.page("usage.csv").splitlines())
+        if each["entity_id"] == "quiet"
+    )
+    assert (line["shadowed"], line["rejected"]) == ("2", "0")
+
+
 def test_an_id_with_markup_is_shown_as_text(page):
     client = page.client()
     for path, query in (
@@ -148,6 +188,7 @@ def test_usage_is_exported(page):
     document = json.loads(client.page("usage.json", by="rpd", resource="gpt-4"))
     assert document["by"] == "rpd"
     assert document["consumers"][0]["entity_id"] == "acme-web"
+    assert [each["entity_id"] for each in document["parents"]] == ["acme"]
 
 
 def test_every_namespace_has_pages_of_its_own(page):

@@ -8,6 +8,7 @@ from decimal import Decimal
 import pytest
 
 from zae_limiter import BucketState, Limit
+from zae_limiter.exceptions import RateLimiterUnavailable
 from zae_limiter.models.bucket import BucketEntry
 from zae_limiter_dashboard.board import Shelf
 from zae_limiter_dashboard.live import LiveParts
@@ -94,11 +95,11 @@ def test_exhaustion_follows_from_the_net_rate():
 
 def test_slots_are_in_flight_by_their_first_expiry():
     limit = Limit.concurrent("parallel", 5)
-    late = LevelRow.at(state("a", 3, limit, slots_expire_ms=NOW + 50_000), NOW)
-    soon = LevelRow.at(state("b", 1, limit, slots_expire_ms=NOW + 5_000), NOW)
+    late = LevelRow.at(state("a", 3, limit, holds_expire_ms=NOW + 50_000), NOW)
+    soon = LevelRow.at(state("b", 1, limit, holds_expire_ms=NOW + 5_000), NOW)
     free = LevelRow.at(state("c", 5, limit), NOW)
     assert in_flight([late, soon, free]) == [soon, late]
-    assert (soon.held_slots, soon.slots_expire_seconds) == (4, 5.0)
+    assert (soon.held_slots, soon.holds_expire_seconds) == (4, 5.0)
 
 
 def quota_state(units, limit, **values):
@@ -150,6 +151,20 @@ def test_a_soft_limit_is_overdrawn_but_not_limited():
     assert (row.condition, row.is_limited, row.debt) == ("overdrawn", False, 0)
     assert debts([row]) == []
     assert select([row]).limited_now == 0
+
+
+def test_a_threshold_is_shown_until_the_window_ends():
+    row = LevelRow.at(quota_state(100_000, QUOTA, used=900, held=0, raised=80), NOW)
+    assert row.raised == 80
+    assert LevelRow.at(row.state, NOW + 60_000).raised is None
+
+
+def test_held_amounts_are_listed_by_their_expiry():
+    late = LevelRow.at(quota_state(900_000, QUOTA, held=100, holds_expire_ms=NOW + 9000), NOW)
+    soon = LevelRow.at(quota_state(900_000, QUOTA, held=100, holds_expire_ms=NOW + 2000), NOW)
+    now = LevelRow.at(quota_state(900_000, QUOTA, held=100, holds_expire_ms=NOW), NOW)
+    with_window = LevelRow.at(quota_state(900_000, QUOTA, held=100), NOW)
+    assert in_flight([with_window, late, soon, now]) == [now, soon, late, with_window]
 
 
 def test_held_amounts_of_quotas_are_in_flight():
@@ -220,6 +235,17 @@ def test_an_unchanged_bucket_is_decoded_once():
     assert [row.entity_id for row in noteworthy] == ["a"]
 
 
+def test_a_bucket_whose_holds_expire_is_decoded_again():
+    shelf, read, slots = Shelf(), [], Limit.concurrent("parallel", 5)
+    held = {"tokens": 3, "limit": slots, "holds_expire_ms": NOW + 5000}
+    for second, values in ((0, held), (4, held), (6, {"tokens": 5, "limit": slots}), (8, {})):
+        shelf.begin()
+        shelf.add([entry("a", 1, read, **values)], NOW + second * 1000)
+        shelf.end()
+    assert len(read) == 2  # first, and after the expiry
+    assert shelf.board(NOW, complete=True, seconds=0.0).selection.in_flight == []
+
+
 def test_a_bucket_that_is_gone_is_dropped():
     shelf, read = Shelf(), []
     for names in ("ab", "b"):
@@ -239,6 +265,19 @@ def test_a_rate_follows_from_two_reads():
     (row,) = shelf.board(NOW, complete=True, seconds=0.0).rows
     assert row.drain_milli == 5000.0
     assert row.empty_after_seconds == 10.0
+
+
+def test_parts_are_bounded_also_if_they_cannot_be_rendered():
+    parts = LiveParts(lambda: 0.0)
+
+    def fail():
+        raise RateLimiterUnavailable("the store did not answer")
+
+    for number in range(200):
+        with pytest.raises(RateLimiterUnavailable):
+            parts.get(f"/{number}", fail)
+    assert len(parts) == 64
+    assert parts.get("/199", lambda: "back") == "back"
 
 
 def test_any_number_of_tabs_cost_one_refresh():

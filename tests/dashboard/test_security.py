@@ -127,7 +127,9 @@ def test_every_answer_forbids_foreign_content(page, path):
     assert headers["cache-control"] == "no-store"
 
 
-@pytest.mark.parametrize("name", ["pause", "top-up", "reset", "set-limits", "set-parent"])
+@pytest.mark.parametrize(
+    "name", ["pause", "top-up", "reset", "set-limits", "delete-limits", "set-parent"]
+)
 def test_without_allow_edit_nothing_is_changed(serve, name):
     page = serve()
     client = page.client()
@@ -146,6 +148,7 @@ def test_without_allow_edit_nothing_is_changed(serve, name):
         )
         assert status == 403
         assert "--allow-edit" in text
+    assert client.get(f"/n/default/actions/{name}?resource=gpt-4")[0] == 403
     assert page.repository.get_audit_events() == before
 
 

@@ -73,7 +73,7 @@ def tallies(names):
     """How acquires ended, at least one of them in a rejection."""
     counts = st.integers(0, 10**6)
     asked = st.dictionaries(st.sampled_from(names), st.integers(1, 10**9))
-    return st.builds(Tally, st.integers(1, 10**6), counts, counts, asked)
+    return st.builds(Tally, st.integers(1, 10**6), counts, counts, asked, counts)
 
 
 @st.composite

@@ -66,6 +66,7 @@ def test_a_configuration_reads_back_as_it_was(chosen, policy):
         st.integers(0, 10**12),
         st.integers(0, 10**12),
         st.dictionaries(names, st.integers(1, 10**30)),
+        st.integers(0, 10**12),
     )
     | st.just(NO_TALLY),
 )

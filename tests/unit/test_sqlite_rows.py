@@ -11,7 +11,7 @@ from zae_limiter.embedded.sqlite import rows as stored
 from zae_limiter.models.config import LevelConfig
 from zae_limiter.models.switches import Switch, SwitchMode
 
-TALLY = Tally(7, 2, 5, {"rpm": 30})
+TALLY = Tally(7, 2, 5, {"rpm": 30}, 3)
 IMAGE = BucketImage(
     {
         "rpm": LimitState(-189_388_799_000, Rate(10_000, 20_000, 60_000), 5000, 3000),
@@ -45,7 +45,7 @@ def test_a_bucket_keeps_its_life_without_slots():
 def test_a_bucket_with_use_through_children_and_rejections():
     image = IMAGE._replace(through_children={"rpm": -2000}, tally=TALLY)
     text = stored.encode_bucket(image)
-    assert text == TEXT.replace("[1,{", "[2,{", 1)[:-1] + ',{"rpm":-2000},[7,2,5,{"rpm":30}]]'
+    assert text == TEXT.replace("[1,{", "[2,{", 1)[:-1] + ',{"rpm":-2000},[7,2,5,{"rpm":30},3]]'
     assert stored.decode_bucket(text) == image
     assert stored.decode_bucket(stored.encode_bucket(IMAGE._replace(tally=TALLY))).tally == TALLY
 
@@ -111,5 +111,5 @@ def test_usage():
     usage = WindowUsage(490_896, {"rpm": -3, "tpm": 10**30}, 4, {"rpm": -1}, TALLY)
     row = stored.encode_usage(usage)
     counters = '{"rpm":-3,"tpm":1000000000000000000000000000000}'
-    assert row == (490_896, counters, 4, '{"rpm":-1}', '[7,2,5,{"rpm":30}]')
+    assert row == (490_896, counters, 4, '{"rpm":-1}', '[7,2,5,{"rpm":30},3]')
     assert stored.decode_usage(*row) == usage

@@ -493,6 +493,17 @@ class QuotaContract(Contract):
         assert state.available == Decimal("7.75")
         assert state.window_end == datetime(2026, 4, 1, tzinfo=ZoneInfo("America/New_York"))
 
+    async def test_the_state_of_a_bucket_shows_when_held_amounts_expire(self, world: World) -> None:
+        at(world, NOON)
+        await world.configure(Limit.quota("tokens", 1000, per="day", hold_ttl=60))
+        assert await world.repo.get_buckets(USER) == []
+        async with world.limiter.acquire(USER, API, {"tokens": 300}):
+            (state,) = await world.repo.get_buckets(USER)
+            assert state.holds_expire_ms is not None
+            assert 0 < state.holds_expire_ms - world.clock() <= 61_000
+        (state,) = await world.repo.get_buckets(USER)
+        assert (state.held, state.holds_expire_ms) == (0, None)
+
     async def test_quotas_are_stored_and_read(self, world: World) -> None:
         limits = [
             Limit.quota("a", 7, per="month", every=2, on=31, at="06:30", zone="Europe/Berlin"),

@@ -1,4 +1,4 @@
-"""The counts of acquires: each rejection, and each acquire that waited, counts once."""
+"""The counts of acquires: each rejection, shadowed or not, and each wait counts once."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def hour_of(repository: Repository, entity_id: str = USER) -> UsageSnapsho
 
 
 class RejectionContract(Contract):
-    """Usage counts the acquires that were rejected or have waited."""
+    """Usage counts the acquires that were rejected or shadowed, or have waited."""
 
     @pytest.fixture
     def watched(self, engine_spec: EngineSpec, world: World) -> World:
@@ -142,6 +142,75 @@ class RejectionContract(Contract):
         assert (await hour_of(other, "key")).rejected_amounts == {"rpm": 5}
         team = await hour_of(other, "team")
         assert (team.rejected, team.rejected_amounts) == (0, {})
+
+    async def test_a_shadowed_call_counts_once_at_the_entity_that_asked(
+        self, stopped: World
+    ) -> None:
+        limiter = stopped.limiter
+        async with limiter.acquire("key", API, {"rpm": 1, "tpm": 300}, mode="shadow") as lease:
+            assert lease.shadowed
+            await lease.consume(tpm=300)  # a call within the block is no acquire
+        await stopped.refusal("key", rpm=1, tpm=200)
+        other = await stopped.open()
+        await stopped.repo.close()
+        key, team = await hour_of(other, "key"), await hour_of(other, "team")
+        assert (key.shadowed, key.rejected, key.rejected_amounts) == (1, 1, {"tpm": 200})
+        assert (team.shadowed, team.rejected, team.rejected_through_children) == (0, 1, 1)
+        assert (await other.get_usage_summary()).shadowed == 1
+        ranking = await other.get_top_usage(resource=API)
+        counted = {each.entity_id: each.shadowed for each in (*ranking.consumers, *ranking.parents)}
+        assert (counted.get("key", 1), counted.get("team", 0)) == (1, 0)
+
+    async def test_the_shadow_mode_of_a_bucket_counts_calls_that_do_not_fit(
+        self, watched: World
+    ) -> None:
+        await watched.configure(RPM, TPM)
+        await watched.repo.set_mode(API, mode="shadow")
+        for rpm in (8, 2, 5, 5):
+            async with watched.acquire(rpm=rpm):
+                pass
+        async with watched.limiter.acquire(USER, API, {"rpm": 1}, mode="shadow"):
+            pass
+        other = await watched.open()
+        await watched.repo.close()
+        hour = await hour_of(other)
+        assert (hour.total_events, hour.shadowed, hour.rejected) == (5, 3, 0)
+        assert hour.counters["rpm"] == 21
+        assert hour.rejected_amounts == {}
+
+    async def test_a_call_that_does_not_wait_in_shadow_mode_counts_once(
+        self, watched: World
+    ) -> None:
+        await watched.configure(RPM, TPM)
+        await watched.repo.set_mode(API, mode="shadow")
+        await watched.take(rpm=10)
+        async with watched.limiter.acquire(USER, API, {"rpm": 1}, timeout=60) as lease:
+            assert lease.shadowed
+        other = await watched.open()
+        await watched.repo.close()
+        hour = await hour_of(other)
+        assert (hour.total_events, hour.shadowed, hour.waited) == (2, 1, 0)
+
+    async def test_shadowed_calls_are_kept_with_their_hour(self, watched: World) -> None:
+        await watched.configure(RPM, TPM)
+        await watched.repo.set_mode(API, mode="shadow")
+        for _ in range(2):
+            await watched.take(rpm=10)
+        watched.clock.advance(minutes=30)
+        await watched.take(rpm=1)
+        watched.clock.advance(hours=1)
+        for rpm in (10, 1, 1):
+            await watched.take(rpm=rpm)
+        watched.clock.advance(hours=1)
+        await watched.take(rpm=1)
+        hours, _ = await watched.repo.get_usage_snapshots(USER, API, "hourly")
+        assert [each.shadowed for each in hours[:1]] == [1]
+        other = await watched.open()
+        await watched.repo.close()
+        hours, _ = await other.get_usage_snapshots(USER, API, "hourly")
+        assert sum(each.shadowed for each in hours) == 3
+        (day,), _ = await other.get_usage_snapshots(USER, API, "daily")
+        assert (day.shadowed, day.rejected) == (3, 0)
 
     async def test_the_largest_rejected_amount_is_kept_with_its_hour(self, watched: World) -> None:
         await watched.configure(RPM, TPM)

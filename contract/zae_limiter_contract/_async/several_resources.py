@@ -361,6 +361,24 @@ class SeveralResourcesContract(_SeveralResources):
         async with several(shop, {"rpm": 10}, {ALL: {"usd": "1.00"}, IMAGES: {"parallel": 2}}):
             pass
 
+    async def test_a_shadowed_call_counts_once_over_all_resources(self, shop: World) -> None:
+        require_usage_history(shop.spec)
+        async with several(shop, {"rpm": 1}, {ALL: {"tpm": 1001}}, mode="shadow") as lease:
+            assert lease.shadowed
+        await shop.repo.set_mode(ALL, mode="shadow")
+        recorder = Recorder()
+        limiter = RateLimiter(shop.repo, hooks=recorder)
+        async with limiter.acquire(USER, MODEL, {"rpm": 1}, also={ALL: {"tpm": 1001}}) as lease:
+            assert (lease.shadowed, lease.resource(ALL).shadowed) == (True, True)
+            assert recorder.names == ["on_acquire", "on_shadow"]
+        async with several(shop, {"rpm": 1}, {IMAGES: {}}) as lease:
+            assert (lease.shadowed, lease.resource(IMAGES).shadowed) == (False, False)
+        other = await shop.open()
+        await shop.repo.close()
+        hours, _ = await other.get_usage_snapshots(USER, window_type="hourly")
+        counted = {each.resource: (each.shadowed, each.rejected) for each in hours}
+        assert counted == {MODEL: (2, 0), ALL: (0, 0), IMAGES: (0, 0)}
+
     async def test_shadow_mode_lets_all_resources_through_uncharged(self, shop: World) -> None:
         also: Also = {ALL: {"tpm": 1001}}
         async with several(shop, {"rpm": 1}, also, mode="shadow") as lease:

@@ -172,6 +172,44 @@ class MissingContract(Contract):
         results = gather([partial(change, rate) for rate in range(20, 26)])
         assert sorted(results) == [False] * 5 + [True]
 
+    @for_each("level", LEVELS)
+    def test_other_limits_than_those_that_were_seen_are_not_deleted(
+        self, world: World, level: str
+    ) -> None:
+        _setter(world, level)([TEN])
+        delete = _deleter(world, level)
+        for seen in ([], [TWENTY], [TEN, Limit.per_day("tpd", 5)]):
+            with pytest.raises(LimitsChangedError, match="rpm:10/min") as caught:
+                delete(replaces=seen)
+            assert caught.value.stored == (str(TEN),)
+        assert _stored(world, level) == [TEN]
+        delete(replaces=[TEN])
+        assert _stored(world, level) == []
+        with pytest.raises(LimitsChangedError):  # somebody else was faster
+            delete(replaces=[TEN])
+        delete(replaces=[])
+
+    @for_each("level", LEVELS)
+    def test_of_an_edit_and_a_deletion_at_once_one_is_refused(
+        self, world: World, level: str
+    ) -> None:
+        set_limits, delete = _setter(world, level), _deleter(world, level)
+        set_limits([TEN])
+
+        def change(is_deletion: bool) -> bool:
+            try:
+                if is_deletion:
+                    delete(replaces=[TEN])
+                else:
+                    set_limits([TWENTY], replaces=[TEN])
+            except LimitsChangedError:
+                return False
+            return True
+
+        deleted, edited = gather([partial(change, True), partial(change, False)])
+        assert (deleted, edited) in {(True, False), (False, True)}
+        assert _stored(world, level) == ([] if deleted else [TWENTY])
+
     def test_if_missing_is_true_or_false(self, world: World) -> None:
         with pytest.raises(ValidationError, match="if_missing"):
             world.repo.set_limits(USER, [TEN], if_missing="yes")  # type: ignore[arg-type]
@@ -205,6 +243,16 @@ def _setter(world: World, level: str, repository: Any = None) -> Any:
         return repo.set_limits(USER, limits, resource, **how)
 
     return set_limits
+
+
+def _deleter(world: World, level: str) -> Any:
+    """Return the method that deletes the limits of a level."""
+    repo = world.repo
+    if level == "system":
+        return repo.delete_system_defaults
+    if level == "resource":
+        return partial(repo.delete_resource_defaults, API)
+    return partial(repo.delete_limits, USER, API if level == "entity" else "_default_")
 
 
 def _stored(world: World, level: str) -> list[Limit]:

@@ -105,7 +105,7 @@ class ShadowContract(Contract):
                 raise Failure
         assert world.tokens() == 10
 
-    def test_shadowed_calls_count_as_rejected(self, world: World) -> None:
+    def test_usage_counts_shadowed_calls_apart_from_rejected_ones(self, world: World) -> None:
         require_usage_history(world.spec)
         world.configure(RPM)
         for amount in (10, 1, 1):
@@ -113,7 +113,8 @@ class ShadowContract(Contract):
                 pass
         world.clock.advance(minutes=1)
         world.take(rpm=2)
-        assert world.repo.get_usage_summary(USER).rejected == 2
+        summary = world.repo.get_usage_summary(USER)
+        assert (summary.shadowed, summary.rejected, summary.waited) == (2, 0, 0)
 
     def test_an_outage_raises_nothing_in_shadow_mode(self, world: World, outage: Outage) -> None:
         world.configure(RPM)

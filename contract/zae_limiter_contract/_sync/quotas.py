@@ -495,6 +495,17 @@ class QuotaContract(Contract):
         assert state.available == Decimal("7.75")
         assert state.window_end == datetime(2026, 4, 1, tzinfo=ZoneInfo("America/New_York"))
 
+    def test_the_state_of_a_bucket_shows_when_held_amounts_expire(self, world: World) -> None:
+        at(world, NOON)
+        world.configure(Limit.quota("tokens", 1000, per="day", hold_ttl=60))
+        assert world.repo.get_buckets(USER) == []
+        with world.limiter.acquire(USER, API, {"tokens": 300}):
+            (state,) = world.repo.get_buckets(USER)
+            assert state.holds_expire_ms is not None
+            assert 0 < state.holds_expire_ms - world.clock() <= 61_000
+        (state,) = world.repo.get_buckets(USER)
+        assert (state.held, state.holds_expire_ms) == (0, None)
+
     def test_quotas_are_stored_and_read(self, world: World) -> None:
         limits = [
             Limit.quota("a", 7, per="month", every=2, on=31, at="06:30", zone="Europe/Berlin"),

@@ -355,6 +355,24 @@ class SeveralResourcesContract(_SeveralResources):
         with several(shop, {"rpm": 10}, {ALL: {"usd": "1.00"}, IMAGES: {"parallel": 2}}):
             pass
 
+    def test_a_shadowed_call_counts_once_over_all_resources(self, shop: World) -> None:
+        require_usage_history(shop.spec)
+        with several(shop, {"rpm": 1}, {ALL: {"tpm": 1001}}, mode="shadow") as lease:
+            assert lease.shadowed
+        shop.repo.set_mode(ALL, mode="shadow")
+        recorder = Recorder()
+        limiter = SyncRateLimiter(shop.repo, hooks=recorder)
+        with limiter.acquire(USER, MODEL, {"rpm": 1}, also={ALL: {"tpm": 1001}}) as lease:
+            assert (lease.shadowed, lease.resource(ALL).shadowed) == (True, True)
+            assert recorder.names == ["on_acquire", "on_shadow"]
+        with several(shop, {"rpm": 1}, {IMAGES: {}}) as lease:
+            assert (lease.shadowed, lease.resource(IMAGES).shadowed) == (False, False)
+        other = shop.open()
+        shop.repo.close()
+        hours, _ = other.get_usage_snapshots(USER, window_type="hourly")
+        counted = {each.resource: (each.shadowed, each.rejected) for each in hours}
+        assert counted == {MODEL: (2, 0), ALL: (0, 0), IMAGES: (0, 0)}
+
     def test_shadow_mode_lets_all_resources_through_uncharged(self, shop: World) -> None:
         also: Also = {ALL: {"tpm": 1001}}
         with several(shop, {"rpm": 1}, also, mode="shadow") as lease:

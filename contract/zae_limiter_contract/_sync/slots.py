@@ -144,13 +144,13 @@ class SlotContract(Contract):
 
     def test_a_state_tells_when_the_first_held_slot_expires(self, world: World) -> None:
         world.configure(TWO)
-        assert [each.slots_expire_ms for each in world.repo.get_buckets(USER)] == []
+        assert [each.holds_expire_ms for each in world.repo.get_buckets(USER)] == []
         with world.acquire(parallel=1):
             (state,) = world.repo.get_buckets(USER)
-            left_ms = (state.slots_expire_ms or 0) - world.clock()
+            left_ms = (state.holds_expire_ms or 0) - world.clock()
             assert 0 < left_ms <= 60_000
         (state,) = world.repo.get_buckets(USER)
-        assert state.slots_expire_ms is None
+        assert state.holds_expire_ms is None
 
     def test_a_lost_lease_frees_no_slot_of_another(self, world: World) -> None:
         world.configure(TWO)

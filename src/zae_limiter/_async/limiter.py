@@ -46,7 +46,7 @@ class RateLimiter(Management):
     limiter has opened; a later call opens it again.
 
     With ``mode="shadow"`` nothing is rejected: a call that does not fit is let through uncharged,
-    counted as rejected and reported to the hook ``on_shadow``; outages are not raised. ``hooks`` is
+    counted as shadowed and reported to the hook ``on_shadow``; outages are not raised. ``hooks`` is
     an object with methods of ``zae_limiter.hooks.Hooks``, or a list of such objects.
     ``clock`` returns epoch milliseconds; it replaces the host's clock and is never corrected.
     ``speculative_writes=False`` reads a DynamoDB bucket before each charge. This is one more call,

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         StoredLevel,
     )
     from zae_limiter.models.entity import Entity, Namespace
+    from zae_limiter.models.limit import Limit
     from zae_limiter.models.switches import Switch
     from zae_limiter.models.usage import UsageRanking, UsageSnapshot, UsageSummary
     from zae_limiter.usage.report import UsageQuery
@@ -255,10 +256,12 @@ class ConfigStore(Protocol):
         *,
         now_ms: int,
         principal: str | None,
+        replaces: tuple[Limit, ...] | None = None,
     ) -> bool:
         """Delete the limits and the policy of one level; False if there were none.
 
-        The switch of the level stays.
+        The switch of the level stays. If other limits are stored than those of ``replaces``,
+        LimitsChangedError is raised, even if callers race.
         """
 
     async def set_switch(

@@ -124,11 +124,21 @@ class AcquireCall:
         breaker.answered_s = monotonic()
         if type(outcome) is Rejection:
             if is_acquire:
-                ended = AcquireEnd(scope.resource, scope.buckets, outcome.statuses, False, clock)
+                ended = AcquireEnd(
+                    resource=scope.resource,
+                    buckets=scope.buckets,
+                    statuses=outcome.statuses,
+                    has_waited=False,
+                    clock=clock,
+                    is_shadowed=self.is_shadow,
+                )
                 charging.buckets.count(charging.namespace_id, ended)
             # The error has no local name, since a reference from its own frame would be a cycle.
             raise logged(self, RateLimitExceeded(outcome.statuses, now_ms))
         assert type(outcome) is Grant
+        if outcome.would_reject and is_acquire:
+            ended = AcquireEnd(scope.resource, scope.buckets, (), False, clock, is_shadowed=True)
+            charging.buckets.count(charging.namespace_id, ended)
         return outcome
 
     def settle(self, settlements: tuple[Settlement, ...], receipt: Receipt[None]) -> None:

@@ -106,7 +106,7 @@ class SeveralCharge:
 
     def charge(self) -> list[Grant]:
         """Return a grant for each resource, or charge nothing and raise RateLimitExceeded."""
-        first, rejected = self.first, list[Any]()
+        first, rejected, is_shadowed = self.first, list[Any](), False
         self.open()
         try:
             if self.timeout is None:
@@ -116,10 +116,13 @@ class SeveralCharge:
 
                 outcome = JointWaiting(self, self.timeout).outcome()
             if isinstance(outcome, Rejection):
-                rejected = self._in_named_order(outcome.statuses)
+                rejected, is_shadowed = self._in_named_order(outcome.statuses), first.is_shadow
                 raise logged(first, RateLimitExceeded(rejected, self.charging.clock()))
+            is_shadowed = outcome.would_reject
         finally:
-            if rejected or first.waited_s:
+            if is_shadowed:
+                self._count_shadowed()
+            elif rejected or first.waited_s:
                 self._count_end(rejected)
         assert self._joint is not None
         return self._joint.grants(outcome)
@@ -209,6 +212,21 @@ class SeveralCharge:
     def _in_named_order(self, statuses: Sequence[LimitStatus]) -> list[LimitStatus]:
         return list(statuses) if self._joint is None else self._joint.in_named_order(statuses)
 
+    def _count_shadowed(self) -> None:
+        """Count an acquire that shadow mode let through; the first resource counts it."""
+        if self._joint is None:
+            return
+        charging, charges = self.charging, self._joint.of_parts[0]
+        ended = AcquireEnd(
+            resource=charges[0].resource,
+            buckets=tuple([(charge.entity_id, charge.in_force) for charge in charges]),
+            statuses=(),
+            has_waited=self.first.waited_s > 0,
+            clock=charging.clock,
+            is_shadowed=True,
+        )
+        charging.buckets.count(charging.namespace_id, ended)
+
     def _count_end(self, rejected: Sequence[LimitStatus]) -> None:
         """Count an acquire that was rejected or has waited.
 
@@ -256,6 +274,8 @@ class SeveralAcquire(Acquire):
                 watch.waited_s = call.waited_s
                 cascade = any(len(grant.charges) > 1 for grant in grants)
                 watch.acquired(self._consume, lease.statuses, cascade=cascade)
+                if any(grant.would_reject for grant in grants):
+                    watch.overdrawn(self._consume, lease.statuses)
             return lease
         except RateLimitExceeded as rejected:
             if watch is not None:
@@ -299,6 +319,11 @@ class SeveralLease(SyncLease):
     def lost(self) -> bool:
         """Whether slots of this lease have expired, on any of its resources."""
         return super().lost or any(each.lost for each in self._further)
+
+    @property
+    def shadowed(self) -> bool:
+        """Whether shadow mode let the acquire through, on any of its resources."""
+        return super().shadowed or any(each.shadowed for each in self._further)
 
     @property
     def statuses(self) -> tuple[LimitStatus, ...]:

@@ -38,7 +38,12 @@ class TallyKeeper:
         """Note the end of an acquire, for each bucket that counts it."""
         in_force = dict(ended.buckets)
         own_entity_id = ended.buckets[0][0]
-        tallies = tallies_of(own_entity_id, ended.statuses, has_waited=ended.has_waited)
+        tallies = tallies_of(
+            own_entity_id,
+            ended.statuses,
+            has_waited=ended.has_waited,
+            is_shadowed=ended.is_shadowed,
+        )
         for entity_id, tally in tallies.items():
             if entity_id in in_force:
                 bucket = (namespace_id, entity_id, ended.resource)
@@ -83,7 +88,7 @@ class TallyKeeper:
             from zae_limiter.quiet_logging import quiet_logger
 
             quiet_logger(__name__).warning(
-                "could not store the counts of acquires that were rejected or have waited",
+                "could not store the counts of rejected, shadowed and waiting acquires",
                 exc_info=True,
             )
         finally:

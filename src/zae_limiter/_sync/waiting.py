@@ -79,9 +79,11 @@ class WaitingCall(AcquireCall):
         kind = SlotWaiting if scope.limits.has_slots else TokenWaiting
         waiting = kind(self, amounts)
         rejected: Sequence[LimitStatus] = ()
+        is_shadowed = False
         try:
             grant = waiting.charge(scope)
             receipt.outcome = grant
+            is_shadowed = grant.would_reject
             return grant
         except BaseException as error:
             if isinstance(error, RateLimitExceeded):
@@ -90,14 +92,23 @@ class WaitingCall(AcquireCall):
                 waiting.give_back()
             raise
         finally:
-            self._count_end(scope, rejected)
+            self._count_end(scope, rejected, is_shadowed=is_shadowed)
 
-    def _count_end(self, scope: Scope, rejected: Sequence[LimitStatus]) -> None:
-        """Count the acquire if it was rejected or has waited."""
+    def _count_end(
+        self, scope: Scope, rejected: Sequence[LimitStatus], *, is_shadowed: bool
+    ) -> None:
+        """Count the acquire if it was rejected or shadowed, or has waited."""
         has_waited = self.waited_s > 0
-        if rejected or has_waited:
+        if rejected or has_waited or is_shadowed:
             charging = self.charging
-            ended = AcquireEnd(scope.resource, scope.buckets, rejected, has_waited, charging.clock)
+            ended = AcquireEnd(
+                resource=scope.resource,
+                buckets=scope.buckets,
+                statuses=rejected,
+                has_waited=has_waited,
+                clock=charging.clock,
+                is_shadowed=is_shadowed,
+            )
             charging.buckets.count(charging.namespace_id, ended)
 
 
@@ -132,6 +143,7 @@ class TokenWaiting(WaitingCharge):
             [image for grant in grants for image in _images_at_due(grant)],
             grants[-1].reservation,
             quota_holds=_quota_holds(grants),
+            would_reject=any(grant.would_reject for grant in grants),
         )
 
     def _charge_at_once(self) -> Grant | None:

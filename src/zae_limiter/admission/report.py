@@ -16,7 +16,7 @@ from zae_limiter.admission.image import (
 )
 from zae_limiter.admission.in_force import is_alias, plain_name
 from zae_limiter.admission.quota_status import window_fields
-from zae_limiter.admission.quotas import fits_at_ms
+from zae_limiter.admission.quotas import current_window, fits_at_ms
 from zae_limiter.admission.rate_text import limit_of
 from zae_limiter.admission.request import Charge, Grant
 from zae_limiter.admission.slots import retry_after_s, swept
@@ -24,6 +24,7 @@ from zae_limiter.admission.switches import after_switch
 from zae_limiter.admission.tally import NO_TALLY, Tally
 from zae_limiter.admission.thresholds import raised_percent
 from zae_limiter.admission.usage import currency_of
+from zae_limiter.admission.windows import has_expired
 from zae_limiter.models.bucket import BucketState, EntityCapacity, ResourceCapacity
 from zae_limiter.models.limit import Limit
 from zae_limiter.models.status import LimitStatus
@@ -66,7 +67,7 @@ def bucket_states(
                 tally.rejected,
                 running_pause_ms(image, now_ms),
                 _asked(tally, name, state.rate),
-                _first_expiry_ms(image, key),
+                _first_expiry_ms(image, key, now_ms),
                 **fields,
             )
         )
@@ -80,9 +81,19 @@ def _asked(tally: Tally, name: str, rate: Rate) -> int | Decimal:
     return units if currency is None or not units else limit_of(name, rate).shown(units)
 
 
-def _first_expiry_ms(image: BucketImage, key: str) -> int | None:
-    held = (image.holds or {}).get(key, {})
-    return min((moment for moment, slots in held.items() if slots), default=None)
+def _first_expiry_ms(image: BucketImage, key: str, now_ms: int) -> int | None:
+    """Return the first expiry of the slots, or of the amounts of a quota, that calls hold."""
+    slots = (image.holds or {}).get(key, {})
+    moments = [moment for moment, held in slots.items() if held]
+    state = image.limits[key]
+    if state.quota is not None and state.quota.holds:
+        number = current_window(state, now_ms)
+        moments += [
+            expires_s * 1000
+            for (window, expires_s), units in state.quota.holds.items()
+            if units and window == number and expires_s and not has_expired(expires_s, now_ms)
+        ]
+    return min(moments, default=None)
 
 
 def counted_state(

@@ -285,10 +285,11 @@ ChargeOutcome = Grant | Rejection | StaleLimits
 
 
 class AcquireEnd(NamedTuple):
-    """How an acquire ended that was rejected or has waited.
+    """How an acquire ended that was rejected or shadowed, or has waited.
 
     ``buckets`` are those that it asked, each by its entity and the limits in force, the bucket of
     the entity itself first. ``statuses`` are those of the rejection; empty if it was not rejected.
+    ``is_shadowed`` says that shadow mode let the acquire through, although it did not fit.
     """
 
     resource: str
@@ -296,3 +297,4 @@ class AcquireEnd(NamedTuple):
     statuses: Sequence[LimitStatus]
     has_waited: bool
     clock: Callable[[], int]
+    is_shadowed: bool = False

@@ -120,6 +120,8 @@ class JointCharge:
                 holds = [grant.quota_holds[position] for position in at]
                 if any(holds):
                     part.quota_holds = tuple(map(_shares, charges, holds))
+            if grant.would_reject:
+                part.would_reject = any(charge.is_shadow for charge in charges)
             grants.append(part)
         return grants
 

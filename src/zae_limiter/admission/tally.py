@@ -1,4 +1,4 @@
-"""Acquires that were rejected or have waited, as a bucket counts them."""
+"""Acquires that were rejected or shadowed, or have waited, as a bucket counts them."""
 
 from __future__ import annotations
 
@@ -23,18 +23,20 @@ class Tally(NamedTuple):
     ``rejected`` counts acquires that ended in a rejection. ``through_children`` of them were
     acquires of children, which the children count as well. ``waited`` counts acquires that waited,
     whether they were granted or rejected. ``asked`` is the largest rejected amount of each limit:
-    whole tokens by plain name, and billionths of a budget by the name of its usage.
+    whole tokens by plain name, and billionths of a budget by the name of its usage. ``shadowed``
+    counts acquires that would have been rejected and that shadow mode let through.
     """
 
     rejected: int = 0
     through_children: int = 0
     waited: int = 0
     asked: Mapping[str, int] = NO_ASKED
+    shadowed: int = 0
 
     @property
     def is_empty(self) -> bool:
         """Tell whether no acquire was counted."""
-        return not (self.rejected or self.waited)
+        return not (self.rejected or self.waited or self.shadowed)
 
     def plus(self, other: Tally) -> Tally:
         """Return the sum of the counts, with the larger amount of each limit."""
@@ -43,6 +45,7 @@ class Tally(NamedTuple):
             self.through_children + other.through_children,
             self.waited + other.waited,
             largest(self.asked, other.asked),
+            self.shadowed + other.shadowed,
         )
 
 
@@ -68,15 +71,22 @@ def total(tallies: Iterable[Tally]) -> Tally:
 
 
 def tallies_of(
-    entity_id: str, statuses: Sequence[LimitStatus], *, has_waited: bool
+    entity_id: str,
+    statuses: Sequence[LimitStatus],
+    *,
+    has_waited: bool,
+    is_shadowed: bool = False,
 ) -> dict[str, Tally]:
     """Return the tallies of one acquire, by the entity whose bucket counts them.
 
     ``statuses`` come from the rejection of the acquire; they are empty if it was granted. The
     entity that asked always counts its acquire, even if the caller woke after its deadline, when no
     limit is exceeded any more. A parent counts the rejection if the parent's bucket held too few
-    tokens.
+    tokens. An acquire that shadow mode let through is no rejection, and only the entity that asked
+    counts it.
     """
+    if is_shadowed:
+        return {entity_id: Tally(waited=1 if has_waited else 0, shadowed=1)}
     exceeded = [status for status in statuses if status.exceeded]
     rejected, waited = 1 if statuses else 0, 1 if has_waited else 0
     tallies = {entity_id: Tally(rejected, 0, waited, _asked(exceeded))}

@@ -25,8 +25,8 @@ class WindowUsage(NamedTuple):
 
     Amounts are whole tokens, and those of budgets billionths of a currency unit.
     ``through_children`` is the part of ``counters`` that cascaded from children, which the children
-    count as well. ``events`` counts admitted acquires; ``tally`` counts rejected and waiting ones
-    and is approximate.
+    count as well. ``events`` counts admitted acquires; ``tally`` counts rejected,
+    shadowed and waiting ones and is approximate.
     """
 
     hour: int

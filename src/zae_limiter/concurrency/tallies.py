@@ -1,9 +1,9 @@
 """Tallies of buckets that this client has noted and not stored yet.
 
-A rejected acquire writes nothing, and an acquire that has waited makes no write for that fact. This
-client notes both. It stores them with its next write to the bucket, after ``STORE_AFTER_S`` without
-such a write, or when it is closed. So the counts are approximate: the notes of a process that dies
-are lost.
+A rejected acquire writes nothing, and an acquire that has waited, or that shadow mode let through,
+makes no write for that fact. This client notes all of them. It stores them with its next write to
+the bucket, after ``STORE_AFTER_S`` without such a write, or when it is closed. So the counts are
+approximate: the notes of a process that dies are lost.
 """
 
 from __future__ import annotations

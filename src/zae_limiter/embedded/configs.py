@@ -17,8 +17,10 @@ from zae_limiter.models.config import (
     ConfigSnapshot,
     LevelConfig,
     StoredLevel,
+    check_replaced,
     with_switch,
 )
+from zae_limiter.models.limit import Limit
 from zae_limiter.models.switches import Switch, switch_event
 from zae_limiter.naming import DEFAULT_RESOURCE
 
@@ -58,9 +60,16 @@ def put(
     return StoredLevel(after, changed=True)
 
 
-def delete(tables: Tables, namespace_id: str, level: ConfigLevel, change: AuditedChange) -> bool:
+def delete(
+    tables: Tables,
+    namespace_id: str,
+    level: ConfigLevel,
+    change: AuditedChange,
+    replaces: tuple[Limit, ...] | None,
+) -> bool:
     """Delete the limits of a configuration level; False if it has none."""
     before = tables.get_config(namespace_id, *level)
+    check_replaced(before, replaces)
     if before is None:
         return False
     after = before.without_limits()

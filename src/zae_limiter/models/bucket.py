@@ -40,12 +40,13 @@ class BucketState:
     ``tokens_milli`` is its level at that moment. ``rejected`` counts the acquires that the bucket
     rejected in the running hour; it is approximate. ``paused_until_ms`` is the end of a pause in
     epoch milliseconds; None if the bucket is not paused. ``asked`` is the largest amount of this
-    limit that was rejected in the running hour, as users write amounts. ``slots_expire_ms`` is the
-    moment at which the first of the held slots expires unless it is renewed; None without held
-    slots. ``terms`` is the limit itself if it is a quota or soft; the levels of a budget are in
-    billionths of the currency unit. A quota has its window, the amount ``used`` in it and the
-    amount ``held`` by calls in flight. ``raised`` is its highest threshold, in percent, that was
-    raised in the window; None if none was.
+    limit that was rejected in the running hour, as users write amounts. ``holds_expire_ms`` is the
+    moment at which the first of the held slots, or held amounts of a quota, expires unless it is
+    renewed; None without any, and for amounts that are held until their window ends. ``terms`` is
+    the limit itself if it is a quota or soft; the levels of a budget are in billionths of the
+    currency unit. A quota has its window, the amount ``used`` in it and the amount ``held`` by
+    calls in flight. ``raised`` is its highest threshold, in percent, that was raised in the window;
+    None if none was.
     """
 
     entity_id: str
@@ -60,7 +61,7 @@ class BucketState:
     rejected: int = 0
     paused_until_ms: int | None = None
     asked: int | Decimal = 0
-    slots_expire_ms: int | None = None
+    holds_expire_ms: int | None = None
     terms: Limit | None = None
     used: int | Decimal | None = None
     held: int | Decimal | None = None

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from zae_limiter.exceptions import LimitsChangedError, ValidationError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from zae_limiter.models.entity import Entity
     from zae_limiter.models.limit import Limit
     from zae_limiter.models.switches import Switch
@@ -73,6 +75,16 @@ class Keep(Enum):
 KEEP = Keep.KEEP
 
 
+def check_replaced(stored: LevelConfig | None, replaces: Iterable[Limit] | None) -> None:
+    """Raise LimitsChangedError if other limits are stored than those that a change replaces.
+
+    None replaces whatever is stored.
+    """
+    present = () if stored is None else stored.limits
+    if replaces is not None and set(replaces) != set(present):
+        raise LimitsChangedError(tuple(map(str, present)))
+
+
 class LevelConfig(NamedTuple):
     """The content of one configuration level.
 
@@ -108,9 +120,7 @@ class LevelConfig(NamedTuple):
         With ``if_missing``, stored limits and a stored outage policy stay as they are. If other
         limits are stored than those that this ``replaces``, LimitsChangedError is raised.
         """
-        present = () if stored is None else stored.limits
-        if self.replaces is not None and set(self.replaces) != set(present):
-            raise LimitsChangedError(tuple(map(str, present)))
+        check_replaced(stored, self.replaces)
         policy = None if stored is None else stored.on_unavailable
         if not if_missing or stored is None:
             return self.with_kept(stored).in_order_of(stored)

@@ -41,7 +41,8 @@ class UsageSnapshot:
     ``rejected`` counts acquires that ended in a rejection. ``rejected_through_children`` of them
     were acquires of children, which the children's own snapshots count as well. ``waited`` counts
     acquires that waited, whether they were granted or rejected. ``rejected_amounts`` is the largest
-    rejected amount of each limit. These four are approximate.
+    rejected amount of each limit. ``shadowed`` counts acquires that would have been rejected and
+    that shadow mode let through, at the entity that asked. These five are approximate.
     """
 
     entity_id: str
@@ -57,6 +58,7 @@ class UsageSnapshot:
     rejected_through_children: int = 0
     rejected_amounts: dict[str, Any] = field(default_factory=dict)
     currencies: dict[str, str] = field(default_factory=dict)
+    shadowed: int = 0
 
     @property
     def own(self) -> dict[str, Any]:
@@ -73,7 +75,8 @@ class UsageSummary:
     once: usage of parents through their children is in ``through_children`` alone.
     ``snapshot_count`` is the number of snapshots. ``window_count`` is the number of hours, days or
     months with usage; ``average`` is ``total`` divided by it. ``rejected`` counts acquires that
-    ended in a rejection, each of them once; ``waited`` counts acquires that waited. Both are
+    ended in a rejection, each of them once; ``waited`` counts acquires that waited, and
+    ``shadowed`` those that shadow mode let through instead of rejecting them. These are
     approximate. Amounts of budgets are Decimal, in the currency units that ``currencies`` names.
     """
 
@@ -87,6 +90,7 @@ class UsageSummary:
     rejected: int = 0
     waited: int = 0
     currencies: dict[str, str] = field(default_factory=dict)
+    shadowed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +98,9 @@ class EntityUsage:
     """The usage of one entity in a span of time, on one resource or on all resources.
 
     ``counters`` are net tokens by limit, of which ``through_children`` cascaded from children.
-    ``rejected`` and ``waited`` count acquires and are approximate; a parent also counts the
-    acquires of its children that it rejected. Amounts of budgets are Decimal, in the currency units
-    that ``currencies`` names.
+    ``rejected``, ``waited`` and ``shadowed`` (let through by shadow mode instead of rejected) count
+    acquires and are approximate; a parent also counts the acquires of its children that it
+    rejected. Amounts of budgets are Decimal, in the currency units that ``currencies`` names.
     """
 
     entity_id: str
@@ -106,6 +110,7 @@ class EntityUsage:
     rejected: int
     waited: int = 0
     currencies: dict[str, str] = field(default_factory=dict)
+    shadowed: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,6 +121,7 @@ def _entity_usage(entity_id: str, usage: WindowUsage) -> EntityUsage:
         usage.tally.rejected,
         usage.tally.waited,
         dict(names.currencies),
+        usage.tally.shadowed,
     )
 
 

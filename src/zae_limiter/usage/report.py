@@ -129,6 +129,7 @@ def _snapshot(key: WindowKey, usage: WindowUsage) -> UsageSnapshot:
         rejected_through_children=usage.tally.through_children,
         rejected_amounts=names.amounts(usage.tally.asked),
         currencies=dict(names.currencies),
+        shadowed=usage.tally.shadowed,
     )
 
 
@@ -314,6 +315,7 @@ class UsageTotal:
             rejected=rejected,
             waited=self._tally.waited,
             currencies=dict(names.currencies),
+            shadowed=self._tally.shadowed,
         )
 
 

@@ -138,6 +138,20 @@ function draw(element, data) {
       value >= 1e6 ? `${value / 1e6} M` : value >= 1e3 ? `${value / 1e3} k` : `${value}`,
     );
   const total = data.admitted.map((value, at) => value + data.rejected[at]);
+  const number = (value) => (value === null ? "" : value.toLocaleString("en"));
+  const series = [
+    { label: data.unit, value: "{YYYY}-{MM}-{DD} {HH}:{mm}" },
+    { label: "rejected", paths: bars, fill: colour("--bad"), stroke: colour("--bad"), width: 0, points: { show: false }, value: (self, value, series, at) => (at === null ? "" : number(data.rejected[at])) },
+    { label: "admitted", paths: bars, fill: colour("--accent"), stroke: colour("--accent"), width: 0, points: { show: false }, value: (self, value) => number(value) },
+  ];
+  // The rejected calls stand on the admitted ones: the sum is drawn first, behind them.
+  const numbers = [data.times, total, data.admitted];
+  if (data.shadowed.some((count) => count > 0)) {
+    // Shadow rejections are narrow bars of their own: some of these calls were admitted as well.
+    const narrow = uPlot.paths.bars({ size: [0.25, 12], align: 1 });
+    series.push({ label: "shadow rejections", paths: narrow, fill: colour("--warn-back"), stroke: colour("--warn"), width: 2, points: { show: false }, value: (self, value, series, at) => (at === null ? "" : number(data.shadowed[at])) });
+    numbers.push(data.shadowed.map((count) => count || null)); // an hour without any has no outline
+  }
   return new uPlot(
     {
       width: element.clientWidth,
@@ -145,15 +159,10 @@ function draw(element, data) {
       tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "UTC"),
       cursor: { drag: { x: false, y: false } },
       scales: { x: { range: (self, low, high) => [low, high + step] }, y: { range: (self, low, high) => [0, Math.max(high, 1) * 1.05] } },
-      series: [
-        { label: data.unit, value: "{YYYY}-{MM}-{DD} {HH}:{mm}" },
-        { label: "rejected", paths: bars, fill: colour("--bad"), stroke: colour("--bad"), width: 0, points: { show: false }, value: (self, value, series, at) => (at === null ? "" : data.rejected[at].toLocaleString("en")) },
-        { label: "admitted", paths: bars, fill: colour("--accent"), stroke: colour("--accent"), width: 0, points: { show: false } , value: (self, value) => (value === null ? "" : value.toLocaleString("en")) },
-      ],
+      series,
       axes: [{ ...axis, values: moments }, { ...axis, values: short, size: 60 }],
     },
-    // The rejected calls stand on the admitted ones: the sum is drawn first, behind them.
-    [data.times, total, data.admitted],
+    numbers,
     element,
   );
 }

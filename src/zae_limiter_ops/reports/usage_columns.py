@@ -57,7 +57,7 @@ def count_columns(usages: Sequence[Usage]) -> list[Column[Usage]]:
         Column(key="currencies", value=lambda usage: usage.currencies),
         *limit_columns(usages),
         Column(title="calls>", key="total_events", value=lambda usage: usage.total_events),
-        *CALL_COLUMNS,
+        *call_columns(usages),
         Column(key="through_children", value=lambda usage: plain_values(usage.through_children)),
         *through_children_columns(usages),
     ]
@@ -67,6 +67,21 @@ CALL_COLUMNS: tuple[Column[Usage], ...] = (
     Column(title="rejected>", key="rejected", csv="rejected", value=lambda usage: usage.rejected),
     Column(title="waited>", key="waited", csv="waited", value=lambda usage: usage.waited),
 )
+SHADOWED_IN_DATA: Column[Usage] = Column(
+    key="shadowed", csv="shadowed", value=lambda usage: usage.shadowed
+)
+SHADOWED_IN_TABLE: Column[Usage] = Column(title="shadowed>", value=lambda usage: usage.shadowed)
+
+
+def call_columns(usages: Sequence[Usage]) -> list[Column[Usage]]:
+    """Return the columns of rejected, waiting and shadowed calls.
+
+    A table has a column for shadowed calls only if there are some: few programs use shadow mode.
+    """
+    columns = [*CALL_COLUMNS, SHADOWED_IN_DATA]
+    if any(usage.shadowed for usage in usages):
+        columns.append(SHADOWED_IN_TABLE)
+    return columns
 
 
 def limit_columns(usages: Sequence[Usage]) -> list[Column[Usage]]:
@@ -75,7 +90,7 @@ def limit_columns(usages: Sequence[Usage]) -> list[Column[Usage]]:
 
 
 def _amounts_column(limit: CountedLimit) -> Column[Usage]:
-    label = money_label(*limit)
+    label = money_label(limit.name, limit.currency)
     return Column(
         title=f"{label}>", csv=label, value=lambda usage: _amount(limit, usage, usage.counters)
     )
@@ -106,7 +121,7 @@ def through_children_columns(usages: Sequence[Usage]) -> list[Column[Usage]]:
 
 def _through_column(limit: CountedLimit) -> Column[Usage]:
     return Column(
-        csv=f"{money_label(*limit)}_through_children",
+        csv=f"{money_label(limit.name, limit.currency)}_through_children",
         value=lambda usage: _amount(limit, usage, usage.through_children),
     )
 

@@ -40,7 +40,7 @@ _EACH_TOKEN_ONCE = (
     "Totals and charts of several entities count each token once: tokens that parents used through "
     "their children count for the children."
 )
-_APPROXIMATE = "Rejected calls are approximate."
+_APPROXIMATE = "Rejected, waiting and shadowed calls are approximate."
 
 
 def usage_page(
@@ -109,7 +109,8 @@ def _totals(summary: UsageSummary, unit: str) -> str:
     totals = sorted(limit_totals(summary), key=lambda total: total.limit_name)
     were = "was" if summary.rejected == 1 else "were"
     rejected = (
-        f"<p>{_count(summary.rejected, 'call')} {were} rejected, {summary.waited:,} waited.</p>"
+        f"<p>{_count(summary.rejected, 'call')} {were} rejected, {summary.waited:,} waited"
+        f"{f', {summary.shadowed:,} were shadowed' if summary.shadowed else ''}.</p>"
     )
     return _table(total_columns(totals, unit), totals) + rejected
 

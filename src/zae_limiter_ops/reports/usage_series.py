@@ -21,24 +21,35 @@ LABEL_LENGTH = 40  # of an id in a legend or title
 Amount: TypeAlias = int | Decimal  # tokens or calls, or money of a budget
 
 
-class CountedLimit(NamedTuple):
-    """The name of a limit, and the currency of a budget; empty for tokens and calls."""
-
-    name: str
-    currency: str = ""
-
-
-REJECTED = CountedLimit("")  # in the place of a limit, whose name is never empty
-
-# By limit, entity and window.
-Amounts = dict[CountedLimit, dict[str, dict[datetime, Amount]]]
-
-
 class SeriesKind(StrEnum):
-    """The quantity that a series counts."""
+    """The quantity that a series counts: tokens or money of a limit, or calls of a kind."""
 
     TOKENS = "tokens"
     REJECTED = "rejected"
+    SHADOWED = "shadowed"
+
+
+class CountedLimit(NamedTuple):
+    """The name of a limit, and the currency of a budget; empty for tokens and calls.
+
+    Calls stand in the place of a limit. Their name is empty, which no name of a limit is.
+    """
+
+    name: str
+    currency: str = ""
+    kind: SeriesKind = SeriesKind.TOKENS
+
+    @property
+    def counts_calls(self) -> bool:
+        """Whether this stands for calls instead of a limit."""
+        return self.kind is not SeriesKind.TOKENS
+
+
+REJECTED = CountedLimit("", kind=SeriesKind.REJECTED)
+SHADOWED = CountedLimit("", kind=SeriesKind.SHADOWED)
+
+# By limit, entity and window.
+Amounts = dict[CountedLimit, dict[str, dict[datetime, Amount]]]
 
 
 class UsagePart(NamedTuple):
@@ -50,11 +61,11 @@ class UsagePart(NamedTuple):
 
 
 class UsageSeries(NamedTuple):
-    """Usage of one limit per window, or rejected calls, divided by entity; gaps are zeros.
+    """Usage of one limit per window, or rejected or shadowed calls, by entity; gaps are zeros.
 
     Over several entities each token counts once: for the entity that used it, and not for its
     parent. ``through_children`` is the part of one entity's tokens that its children used. Money is
-    counted in units of ``currency``. ``most_rejected`` names the entity with the most rejected
+    counted in units of ``currency``. ``most_calls`` names the entity with the most of these
     calls. That entity may be part of the rest, because tokens decide about the named entities.
     """
 
@@ -65,7 +76,7 @@ class UsageSeries(NamedTuple):
     kind: SeriesKind = SeriesKind.TOKENS
     through_children: Amount = 0
     is_deduplicated: bool = False
-    most_rejected: str = ""
+    most_calls: str = ""
     currency: str = ""
 
     @property
@@ -76,9 +87,9 @@ class UsageSeries(NamedTuple):
     @property
     def title(self) -> str:
         total = sum(self.totals)
-        if self.kind is SeriesKind.REJECTED:
-            most = f", most at {self.most_rejected}" if self.most_rejected else ""
-            return f"rejected calls per {self.unit}, {total:,} in all (approximate){most}"
+        if self.kind is not SeriesKind.TOKENS:
+            most = f", most at {self.most_calls}" if self.most_calls else ""
+            return f"{self.kind} calls per {self.unit}, {total:,} in all (approximate){most}"
         title = f"{self.limit_name}: net {self.quantity} per {self.unit}, {as_text(total)} in all"
         if self.through_children:
             title += f", {as_text(self.through_children)} of them through children"
@@ -93,7 +104,7 @@ class UsageSeries(NamedTuple):
     @property
     def quantity(self) -> str:
         """The counted thing: ``tokens``, ``calls``, or a currency."""
-        return "calls" if self.kind is SeriesKind.REJECTED else self.currency or "tokens"
+        return self.currency or "tokens" if self.kind is SeriesKind.TOKENS else "calls"
 
     @property
     def extent(self) -> tuple[Amount, Amount]:
@@ -143,7 +154,9 @@ class UsageChart(NamedTuple):
 def usage_chart(
     snapshots: Iterable[UsageSnapshot], window_type: str, largest: int, place: str = ""
 ) -> UsageChart | None:
-    """Return series for each limit, sorted by name, and for rejected calls; None without usage.
+    """Return series for each limit, sorted by name, and for rejected and shadowed calls.
+
+    The result is None without usage.
 
     The ``largest`` entities are parts of their own: the entities with the largest share of any
     limit's tokens. ``place`` names the place of the entities in the headline, such as a namespace.
@@ -156,7 +169,10 @@ def usage_chart(
     for snapshot in selected:
         start = datetime.fromisoformat(snapshot.window_start).astimezone(UTC)
         used = snapshot.own if several else snapshot.counters
-        counted: list[tuple[CountedLimit, Amount]] = [(REJECTED, snapshot.rejected)]
+        counted: list[tuple[CountedLimit, Amount]] = [
+            (REJECTED, snapshot.rejected),
+            (SHADOWED, snapshot.shadowed),
+        ]
         for name, amount in used.items():
             counted.append((CountedLimit(name, snapshot.currencies.get(name, "")), amount))
         for limit, amount in counted:
@@ -171,14 +187,14 @@ def usage_chart(
             window_type=window_type,
             starts=starts,
             parts=_parts(by_entity, named, rest, starts),
-            kind=SeriesKind.REJECTED if limit == REJECTED else SeriesKind.TOKENS,
+            kind=limit.kind,
             through_children=0 if several else through.get(limit, 0),
             is_deduplicated=several and bool(through.get(limit)),
-            most_rejected=_most(by_entity) if limit == REJECTED else "",
+            most_calls=_most(by_entity) if limit.counts_calls else "",
             currency=limit.currency,
         )
         for limit, by_entity in sorted(amounts.items(), key=lambda each: (not each[0].name, each))
-        if limit != REJECTED or _has_any(by_entity)
+        if not limit.counts_calls or _has_any(by_entity)
     ]
     resources = sorted({snapshot.resource for snapshot in selected})
     who = named[0] if len(named) == 1 else f"{len(named) + len(rest):,} entities"
@@ -198,19 +214,19 @@ def _all_starts(amounts: Amounts, window: WindowType) -> tuple[datetime, ...]:
 def _ranked(amounts: Amounts, largest: int) -> tuple[list[str], list[str]]:
     """Return the entities with the largest shares of any limit's tokens, and all others with usage.
 
-    Entities that were only rejected come last.
+    Entities that were only rejected or shadowed come last.
     """
-    shares: dict[str, tuple[float, float]] = {}  # of tokens, of rejected calls
+    shares: dict[str, tuple[float, float]] = {}  # of tokens, of rejected or shadowed calls
     for limit, by_entity in amounts.items():
         sums = {name: _size(sum(each.values())) for name, each in by_entity.items()}
         total = sum(sums.values()) or 1
         for name, amount in sums.items():
-            tokens, rejected = shares.get(name, (0.0, 0.0))
-            if limit == REJECTED:
-                rejected = float(amount / total)
+            tokens, calls = shares.get(name, (0.0, 0.0))
+            if limit.counts_calls:
+                calls = max(calls, float(amount / total))
             else:
                 tokens = max(tokens, float(amount / total))
-            shares[name] = tokens, rejected
+            shares[name] = tokens, calls
     ranked = sorted(shares, key=lambda name: (-shares[name][0], -shares[name][1], name))
     used = [name for name in ranked if any(shares[name])] or ranked[:1]
     return used[:largest], used[largest:]

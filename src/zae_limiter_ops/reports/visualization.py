@@ -18,7 +18,7 @@ from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.usage import UsageSnapshot
 from zae_limiter_ops.reports.columns import Column, PlainTable, as_text, cells_of, titles_of
 from zae_limiter_ops.reports.usage_columns import (
-    CALL_COLUMNS,
+    call_columns,
     limit_columns,
     through_children_columns,
 )
@@ -78,7 +78,7 @@ def _table(snapshots: Sequence[UsageSnapshot]) -> str:
         Column(title="resource", value=lambda window: window.resource),
         *limit_columns(snapshots),
         Column(title="events>", value=lambda window: window.total_events),
-        *CALL_COLUMNS,
+        *call_columns(snapshots),
         *through_children_columns(snapshots),
     ]
     rows = [cells_of(columns, snapshot) for snapshot in snapshots]

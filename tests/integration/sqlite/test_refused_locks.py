@@ -48,7 +48,9 @@ def kernel(monkeypatch):
 def take(request, sqlite_url, clock):
     """Charge one token; answers what is left."""
     if request.param == "sync":
-        with SyncRepository.open(url=sqlite_url, clock=clock, request_timeout=TIMEOUT) as repository:
+        with SyncRepository.open(
+            url=sqlite_url, clock=clock, request_timeout=TIMEOUT
+        ) as repository:
             repository.set_system_defaults(RPM)
             limiter = SyncRateLimiter(repository)
 

@@ -65,7 +65,7 @@ def test_without_retention_no_hour_is_turned():
 
 
 def test_the_first_write_of_an_hour_turns_it():
-    attempt = attempt_at(LATER, tally=Tally(3, 2, 0, {"rpm": 30}))
+    attempt = attempt_at(LATER, tally=Tally(3, 2, 0, {"rpm": 30}, 4))
     update, condition = spelled(attempt.request.update())
     for part in (
         "u0 = c_rpm - if_not_exists(b0, 0)",
@@ -77,6 +77,8 @@ def test_the_first_write_of_an_hour_turns_it():
         "ux = if_not_exists(rx, 0)",
         "rx = 2",
         "uw = if_not_exists(wt, 0)",
+        "us = if_not_exists(sh, 0)",
+        "sh = 4",
         "uq = if_not_exists(rq, )",
         "rq = 0=30",
         "ph = h",
@@ -225,7 +227,7 @@ def test_a_dropped_limit_leaves_its_hour_to_its_namesake():
     # a write that turns the hour drops nothing
     update, _ = spelled(attempt(item, LATER).request)
     assert "u1 = c_rpm~aa - if_not_exists(b1, 0)" in update
-    assert update.endswith("REMOVE rx, wt, rq")
+    assert update.endswith("REMOVE rx, wt, sh, rq")
 
 
 def test_a_credit_to_a_bucket_that_is_gone_is_counted_late():

@@ -63,7 +63,7 @@ class Bucket:
         self.in_force = InForce(self.limits, ConfigSource.SYSTEM, 7, 5)
         now_ms = self.now_ms = NOW_MS + HOUR_MS
         self.stored = stored.decode(self._item(is_expired, is_turned))
-        tally = Tally(1, 1, 1, {limit.name: 1_000_000 for limit in limits})
+        tally = Tally(1, 1, 1, {limit.name: 1_000_000 for limit in limits}, 1)
         self.context = WriteContext(BUCKET_ID.shard(0), now_ms, "mark", tally=tally)
 
     def _item(self, is_expired, is_turned):
@@ -81,6 +81,7 @@ class Bucket:
             "rj": n(1),
             "rx": n(1),
             "wt": n(1),
+            "sh": n(1),
             "o": s("0.origin"),
             "h": n(HOUR),
             "op": s("0.mark"),
@@ -90,6 +91,7 @@ class Bucket:
             "ur": n(1),
             "ux": n(1),
             "uw": n(1),
+            "us": n(1),
             "uq": s("0=5"),
             "ttl": n(NOW_MS // 1000 + 5),
             "nb": n(NOW_MS - 1),

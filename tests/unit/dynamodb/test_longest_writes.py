@@ -83,7 +83,7 @@ class Bucket:
             BUCKET_ID.shard(shard.number),
             self.now_ms,
             "mark",
-            tally=Tally(1, 1, 1, {limit.name: 1_000_000 for limit in self.limits}),
+            tally=Tally(1, 1, 1, {limit.name: 1_000_000 for limit in self.limits}, 1),
         )
 
     def _item(self, limits, children, finished, shard, *, paused=False, is_full=False, more=()):
@@ -102,6 +102,7 @@ class Bucket:
             "rj": n(1),
             "rx": n(1),
             "wt": n(1),
+            "sh": n(1),
             "o": s(f"{shard.number}.origin"),
             "h": n(HOUR),
             "op": s("0.mark"),
@@ -129,7 +130,7 @@ class Bucket:
             if has_slots:
                 item |= {stored.held_name(index, moment): n(6) for moment in moments()}
         if finished:
-            item |= {"ph": n(HOUR - 1), "ua": n(1), "ur": n(1), "ux": n(1), "uw": n(1)}
+            item |= {"ph": n(HOUR - 1), "ua": n(1), "ur": n(1), "ux": n(1), "uw": n(1), "us": n(1)}
             item["uq"] = s("0=5")
         return item
 

@@ -111,11 +111,19 @@ class LimitMethods(RepositoryMixin):
         return list(config.limits) if config else []
 
     async def delete_limits(
-        self, entity_id: str, resource: str = DEFAULT_RESOURCE, principal: str | None = None
+        self,
+        entity_id: str,
+        resource: str = DEFAULT_RESOURCE,
+        principal: str | None = None,
+        *,
+        replaces: Iterable[Limit] | None = None,
     ) -> None:
-        """Delete an entity's limits, so that the next configuration level applies."""
+        """Delete an entity's limits, so that the next configuration level applies.
+
+        With ``replaces``, LimitsChangedError is raised unless exactly these limits are stored.
+        """
         await self._delete(
-            check_entity_id(entity_id), check_resource_or_default(resource), principal
+            check_entity_id(entity_id), check_resource_or_default(resource), principal, replaces
         )
 
     # --- resources
@@ -146,9 +154,18 @@ class LimitMethods(RepositoryMixin):
         config = await self._get(NONE, check_resource(resource))
         return list(config.limits) if config else []
 
-    async def delete_resource_defaults(self, resource: str, principal: str | None = None) -> None:
-        """Delete the default limits of a resource, so that the system's limits apply."""
-        await self._delete(NONE, check_resource(resource), principal)
+    async def delete_resource_defaults(
+        self,
+        resource: str,
+        principal: str | None = None,
+        *,
+        replaces: Iterable[Limit] | None = None,
+    ) -> None:
+        """Delete the default limits of a resource, so that the system's limits apply.
+
+        With ``replaces``, LimitsChangedError is raised unless exactly these limits are stored.
+        """
+        await self._delete(NONE, check_resource(resource), principal, replaces)
 
     async def list_resources_with_defaults(self) -> list[str]:
         """Return the names of resources that have default limits."""
@@ -190,9 +207,14 @@ class LimitMethods(RepositoryMixin):
         config = await self._get(NONE, NONE)
         return (list(config.limits), config.on_unavailable) if config else ([], None)
 
-    async def delete_system_defaults(self, principal: str | None = None) -> None:
-        """Delete the limits and the outage policy of the system."""
-        await self._delete(NONE, NONE, principal)
+    async def delete_system_defaults(
+        self, principal: str | None = None, *, replaces: Iterable[Limit] | None = None
+    ) -> None:
+        """Delete the limits and the outage policy of the system.
+
+        With ``replaces``, LimitsChangedError is raised unless exactly these limits are stored.
+        """
+        await self._delete(NONE, NONE, principal, replaces)
         self._context.cache.set_policy(self._context.namespace_id, None)
 
     # --- across configuration levels
@@ -334,8 +356,14 @@ class LimitMethods(RepositoryMixin):
         finally:  # even if cancelled, since the change may be committed
             self._evict(entity_id)
 
-    async def _delete(self, entity_id: str, resource: str, principal: str | None) -> None:
-        context = self._context
+    async def _delete(
+        self,
+        entity_id: str,
+        resource: str,
+        principal: str | None,
+        replaces: Iterable[Limit] | None,
+    ) -> None:
+        context, before = self._context, _replaced(replaces)
         check_principal(principal)
         try:
             await context.engine.configs.delete(
@@ -344,6 +372,7 @@ class LimitMethods(RepositoryMixin):
                 resource,
                 now_ms=context.clock(),
                 principal=principal,
+                replaces=before,
             )
         finally:
             self._evict(entity_id)

@@ -111,10 +111,20 @@ class LimitMethods(RepositoryMixin):
         return list(config.limits) if config else []
 
     def delete_limits(
-        self, entity_id: str, resource: str = DEFAULT_RESOURCE, principal: str | None = None
+        self,
+        entity_id: str,
+        resource: str = DEFAULT_RESOURCE,
+        principal: str | None = None,
+        *,
+        replaces: Iterable[Limit] | None = None,
     ) -> None:
-        """Delete an entity's limits, so that the next configuration level applies."""
-        self._delete(check_entity_id(entity_id), check_resource_or_default(resource), principal)
+        """Delete an entity's limits, so that the next configuration level applies.
+
+        With ``replaces``, LimitsChangedError is raised unless exactly these limits are stored.
+        """
+        self._delete(
+            check_entity_id(entity_id), check_resource_or_default(resource), principal, replaces
+        )
 
     # --- resources
 
@@ -144,9 +154,18 @@ class LimitMethods(RepositoryMixin):
         config = self._get(NONE, check_resource(resource))
         return list(config.limits) if config else []
 
-    def delete_resource_defaults(self, resource: str, principal: str | None = None) -> None:
-        """Delete the default limits of a resource, so that the system's limits apply."""
-        self._delete(NONE, check_resource(resource), principal)
+    def delete_resource_defaults(
+        self,
+        resource: str,
+        principal: str | None = None,
+        *,
+        replaces: Iterable[Limit] | None = None,
+    ) -> None:
+        """Delete the default limits of a resource, so that the system's limits apply.
+
+        With ``replaces``, LimitsChangedError is raised unless exactly these limits are stored.
+        """
+        self._delete(NONE, check_resource(resource), principal, replaces)
 
     def list_resources_with_defaults(self) -> list[str]:
         """Return the names of resources that have default limits."""
@@ -186,9 +205,14 @@ class LimitMethods(RepositoryMixin):
         config = self._get(NONE, NONE)
         return (list(config.limits), config.on_unavailable) if config else ([], None)
 
-    def delete_system_defaults(self, principal: str | None = None) -> None:
-        """Delete the limits and the outage policy of the system."""
-        self._delete(NONE, NONE, principal)
+    def delete_system_defaults(
+        self, principal: str | None = None, *, replaces: Iterable[Limit] | None = None
+    ) -> None:
+        """Delete the limits and the outage policy of the system.
+
+        With ``replaces``, LimitsChangedError is raised unless exactly these limits are stored.
+        """
+        self._delete(NONE, NONE, principal, replaces)
         self._context.cache.set_policy(self._context.namespace_id, None)
 
     # --- across configuration levels
@@ -326,8 +350,14 @@ class LimitMethods(RepositoryMixin):
         finally:  # even if cancelled, since the change may be committed
             self._evict(entity_id)
 
-    def _delete(self, entity_id: str, resource: str, principal: str | None) -> None:
-        context = self._context
+    def _delete(
+        self,
+        entity_id: str,
+        resource: str,
+        principal: str | None,
+        replaces: Iterable[Limit] | None,
+    ) -> None:
+        context, before = self._context, _replaced(replaces)
         check_principal(principal)
         try:
             context.engine.configs.delete(
@@ -336,6 +366,7 @@ class LimitMethods(RepositoryMixin):
                 resource,
                 now_ms=context.clock(),
                 principal=principal,
+                replaces=before,
             )
         finally:
             self._evict(entity_id)

@@ -26,11 +26,13 @@ from zae_limiter.dynamodb.items.hours import (
     FINISHED_NET,
     FINISHED_OF_CHILDREN,
     FINISHED_REJECTED,
+    FINISHED_SHADOWED,
     FINISHED_WAITED,
     HOUR,
     OF_CHILDREN,
     ORIGIN,
     REJECTED,
+    SHADOWED,
     WAITED,
 )
 from zae_limiter.dynamodb.items.update_expression import UpdateExpression
@@ -91,8 +93,12 @@ def count_in_hour(update: UpdateExpression, counts: HourCounts, indexes: Mapping
 
 
 def _tally_numbers(tally: Tally) -> tuple[tuple[str, int], ...]:
-    rejected, through_children, waited, _ = tally
-    return (REJECTED, rejected), (OF_CHILDREN, through_children), (WAITED, waited)
+    return (
+        (REJECTED, tally.rejected),
+        (OF_CHILDREN, tally.through_children),
+        (WAITED, tally.waited),
+        (SHADOWED, tally.shadowed),
+    )
 
 
 def require_hour(update: UpdateExpression, hour: int) -> None:
@@ -130,13 +136,14 @@ def _turn(update: UpdateExpression, bucket: stored.StoredBucket, counts: HourCou
 
 
 def _turn_tally(update: UpdateExpression, counts: HourCounts, zero: str) -> None:
-    """Turn the counts of rejected and waiting acquires, most of which are absent."""
+    """Turn the counts of rejected, shadowed and waiting acquires, most of which are absent."""
     tally = counts.tally
     update.set_to(FINISHED_REJECTED, f"if_not_exists({update.name(REJECTED)}, {zero})")
     update.set_number(REJECTED, tally.rejected)
     for finished, running, number in (
         (FINISHED_OF_CHILDREN, OF_CHILDREN, tally.through_children),
         (FINISHED_WAITED, WAITED, tally.waited),
+        (FINISHED_SHADOWED, SHADOWED, tally.shadowed),
     ):
         update.set_to(finished, f"if_not_exists({update.name(running)}, {zero})")
         if number:
@@ -165,8 +172,8 @@ def kind_of(bucket: stored.StoredBucket, counts: HourCounts) -> tuple[object, ..
     """Return everything that decides the text of the clauses, besides their values."""
     form, _, admitted, tally, through_milli, finished, _, asked = counts
     indexes = bucket.hours.indexes
-    rejected, of_children, waited, _ = tally
-    counted = (rejected == 0, of_children == 0, waited == 0, not asked)
+    rejected, of_children, waited, _, shadowed = tally
+    counted = (rejected == 0, of_children == 0, waited == 0, shadowed == 0, not asked)
     if form is HourForm.TURN:
         children = (bucket.hours.has_children, *through_milli)
         return (form, finished is None, tuple(indexes.items()), children, counted)
@@ -176,9 +183,10 @@ def kind_of(bucket: stored.StoredBucket, counts: HourCounts) -> tuple[object, ..
 def values_of(bucket: stored.StoredBucket, counts: HourCounts) -> list[object]:
     """Return the values of the clauses that ``count`` adds, in the order of their placeholders."""
     form, hour, admitted, tally, through_milli, finished, _, asked = counts
-    rejected, of_children, waited, _ = tally
+    rejected, of_children, waited, _, shadowed = tally
     if form is not HourForm.TURN:
-        values: list[object] = [each for each in (admitted, rejected, of_children, waited) if each]
+        numbers = (admitted, rejected, of_children, waited, shadowed)
+        values: list[object] = [each for each in numbers if each]
         values += through_milli.values()
         if asked:
             values.append(asked)
@@ -188,7 +196,7 @@ def values_of(bucket: stored.StoredBucket, counts: HourCounts) -> list[object]:
     for name in hours.indexes:
         if hours.has_children or name in through_milli:
             values.append(through_milli.get(name, 0))
-    values += (admitted, rejected, *(each for each in (of_children, waited) if each))
+    values += (admitted, rejected, *(each for each in (of_children, waited, shadowed) if each))
     values += ("", asked, hour, hours.origin) if asked else ("", hour, hours.origin)
     return values if finished is None else [*values, finished]
 

@@ -7,12 +7,13 @@ consumed through children       k{i}     in the running hour; absent on items th
 admitted, rejected              ac, rj   in the running hour
 of these through children       rx       acquires of children that the bucket rejected; absent: 0
 waited                          wt       absent: 0
+shadowed                        sh       let through by shadow mode; absent: 0
 largest rejected amounts        rq       index=tokens,…; the name of a limit that only a parent has
 finished hour                   ph       absent once it is stored and cleared
 its net consumption             u{i}
 its part through children       v{i}
 its admitted, rejected          ua, ur
-its rx, wt, rq                  ux, uw, uq
+its rx, wt, sh, rq              ux, uw, us, uq
 
 The index of a limit is the fourth part of its parameters,
 ``p_{limit} = capacity:refill:period:index``.
@@ -38,8 +39,8 @@ from zae_limiter.exceptions import IncompatibleSchemaError
 ORIGIN, HOUR, FINISHED = "o", "h", "ph"
 BEGAN, CHILDREN, FINISHED_NET, FINISHED_CHILDREN = "b", "k", "u", "v"  # each followed by the index
 ADMITTED, REJECTED, FINISHED_ADMITTED, FINISHED_REJECTED = "ac", "rj", "ua", "ur"
-OF_CHILDREN, WAITED, ASKED = "rx", "wt", "rq"
-FINISHED_OF_CHILDREN, FINISHED_WAITED, FINISHED_ASKED = "ux", "uw", "uq"
+OF_CHILDREN, WAITED, SHADOWED, ASKED = "rx", "wt", "sh", "rq"
+FINISHED_OF_CHILDREN, FINISHED_WAITED, FINISHED_SHADOWED, FINISHED_ASKED = "ux", "uw", "us", "uq"
 CONCURRENT = "c:"  # begins the parameters of a limit on calls in flight: c:slots:lease_ttl:index
 QUOTA = "q:"  # begins the parameters of a quota or soft limit: q:index:notation without the name
 _BUDGET = re.compile(r"q:[0-9]+:[0-9.]+([A-Z]{3})/")  # the amount of a budget has its currency
@@ -164,12 +165,13 @@ def running_hour(item: Item) -> OriginHour:
 
 
 def running_tally(item: Item, indexes: Mapping[str, int]) -> Tally:
-    """Return the counts of rejected and waiting acquires of the running hour."""
+    """Return the counts of rejected, shadowed and waiting acquires of the running hour."""
     return Tally(
         _amount(item, REJECTED),
         _amount(item, OF_CHILDREN),
         _amount(item, WAITED),
         decode_asked(asked_text(item), indexes),
+        _amount(item, SHADOWED),
     )
 
 
@@ -202,6 +204,7 @@ def finished_hour(item: Item, state: HourState | None = None) -> OriginHour | No
             _amount(item, FINISHED_OF_CHILDREN),
             _amount(item, FINISHED_WAITED),
             decode_asked(asked_text(item, FINISHED_ASKED), indexes),
+            _amount(item, FINISHED_SHADOWED),
         ),
         is_last=day_of(finished) != day_of(integer(item[HOUR])),
     )
@@ -275,7 +278,7 @@ def _clear_form(table: str, indexes: tuple[int, ...], has_children: bool) -> str
 def finished_attributes(state: HourState) -> list[str]:
     """Return the names of all attributes of a finished hour."""
     names = [FINISHED, FINISHED_ADMITTED, FINISHED_REJECTED]
-    names += (FINISHED_OF_CHILDREN, FINISHED_WAITED, FINISHED_ASKED)
+    names += (FINISHED_OF_CHILDREN, FINISHED_WAITED, FINISHED_SHADOWED, FINISHED_ASKED)
     for index in state.indexes.values():
         names.append(f"{FINISHED_NET}{index}")
         if state.has_children:

@@ -11,7 +11,8 @@ an origin           o_{origin}       ``open`` while the bucket item may hold hou
 a finished hour     {hh}_{origin}    JSON in millitokens, of budgets in billionths: [digest,
                                      admitted, [net of each limit], [part through children],
                                      rejected, part of it by children, waited, {limit: largest
-                                     rejected tokens}]; empty parts at the end are left out
+                                     rejected tokens}, shadowed]; empty parts at the end are left
+                                     out
 names of limits     n_{digest}       JSON: sorted names, in the order of the amounts; of a budget
                                      name@currency
 expires             ttl              seconds: the end of the day plus the retention
@@ -53,7 +54,7 @@ _HOUR_DIGITS = 2  # an hour's attribute begins with 00 to 23
 _DAY_DIGITS = len("2026-01-31")
 _DIGEST_BYTES = 6  # 48 bits, to tell apart the few sets of limits that a bucket has in one day
 _FIRST_DAY, _LAST_DAY = -(1969 * 365), 8000 * 366  # the years 1 to 9999 have four digits
-_EMPTY: tuple[Any, ...] = (0, [], [], 0, 0, 0, {})  # the parts of a stored hour after the digest
+_EMPTY: tuple[Any, ...] = (0, [], [], 0, 0, 0, {}, 0)  # the parts of a stored hour after the digest
 
 UsedMilli = Mapping[str, tuple[int, int]]
 
@@ -252,7 +253,7 @@ def _hour_attribute(origin_hour: OriginHour) -> str:
 def _encode_hour(origin_hour: OriginHour, names: Sequence[str], digest: str) -> str:
     amounts = [origin_hour.used_milli[name] for name in names]
     net, through = [used for used, _ in amounts], [children for _, children in amounts]
-    rejected, of_children, waited, asked = origin_hour.tally
+    rejected, of_children, waited, asked, shadowed = origin_hour.tally
     parts = [
         origin_hour.admitted,
         net,
@@ -261,6 +262,7 @@ def _encode_hour(origin_hour: OriginHour, names: Sequence[str], digest: str) -> 
         of_children,
         waited,
         dict(asked),
+        shadowed,
     ]
     while parts and parts[-1] == _EMPTY[len(parts) - 1]:
         parts.pop()
@@ -314,11 +316,11 @@ def _decode_hour(origin: str, hour: int, stored: str, item: Item) -> OriginHour:
     parts: list[Any]
     digest, *parts = json.loads(stored)
     parts += _EMPTY[len(parts) :]
-    admitted, net, through, rejected, of_children, waited, asked = parts
+    admitted, net, through, *tally = parts
     names = json.loads(text(item[NAMES_PREFIX + digest]))
     amounts = zip(net, through or [0] * len(net), strict=True)
     used = dict(zip(names, amounts, strict=True))
-    return OriginHour(origin, hour, used, admitted, Tally(rejected, of_children, waited, asked))
+    return OriginHour(origin, hour, used, admitted, Tally(*tally))
 
 
 def window_usage(hour: int, origin_hours: Iterable[OriginHour]) -> WindowUsage:

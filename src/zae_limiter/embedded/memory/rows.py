@@ -82,7 +82,7 @@ def unpack_bucket(packed: bytes) -> BucketImage:
 
 
 def _plain_tally(tally: Tally) -> tuple[Any, ...]:
-    return () if tally.is_empty else (*tally[:3], dict(tally.asked))
+    return () if tally.is_empty else tuple(tally._replace(asked=dict(tally.asked)))
 
 
 def _tally(fields: tuple[Any, ...]) -> Tally:

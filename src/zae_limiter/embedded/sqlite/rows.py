@@ -22,7 +22,7 @@ from zae_limiter.models.switches import Switch, SwitchMode
 
 BUCKET_FORMAT = 4  # counts up when the text of a bucket changes its meaning
 _COUNTING_FORMAT = 2  # the bucket has no held slots and no pause
-_PLAIN_FORMAT = 1  # the bucket also has no counts of children, rejections or waits
+_PLAIN_FORMAT = 1  # the bucket also has no counts of children and no tally
 _TALLY_AT = 7  # position of the tally, after format and limits
 _HOLDS_AT = 8  # position of the held slots, after format and limits
 ENTITY_COLUMNS = "entity_id, name, parent_id, cascade, metadata, created_at"
@@ -42,10 +42,10 @@ def encode_bucket(image: BucketImage) -> str:
     A limit is ``[balance, [capacity, refill, period], consumed, counted]``, a quota or soft limit
     ``[balance, notation, consumed, counted, [[[window, expires], held], ...], topped, mark]``. If
     there are such counts, ``{name: through children}, [rejected, through children, waited,
-    {name: asked}]`` follow. If calls have held slots or quotas, or the bucket is paused, ``{name:
-    [[expires, slots], ...]}, end of the pause, life`` follow, too. The text is formatted by hand,
-    a third faster than by ``json``, because every charge writes it. Names of limits have no
-    character that JSON would escape.
+    {name: asked}, shadowed]`` follow. If calls have held slots or quotas, or the bucket is paused,
+    ``{name: [[expires, slots], ...]}, end of the pause, life`` follow, too. The text is formatted
+    by hand, a third faster than by ``json``, because every charge writes it. Names of limits have
+    no character that JSON would escape.
     """
     limits = ",".join(
         [
@@ -93,8 +93,12 @@ def _decode_limit(
 
 
 def encode_tally(tally: Tally) -> str:
-    """Write ``[rejected, through children, waited, {name: asked}]``."""
-    return _encode((*tally[:3], dict(tally.asked)))
+    """Write ``[rejected, through children, waited, {name: asked}, shadowed]``.
+
+    ``shadowed`` is left out if it is 0: most programs do not use shadow mode.
+    """
+    fields = (tally.rejected, tally.through_children, tally.waited, dict(tally.asked))
+    return _encode((*fields, tally.shadowed) if tally.shadowed else fields)
 
 
 def decode_tally(fields: list[Any]) -> Tally:

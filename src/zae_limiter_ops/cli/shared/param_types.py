@@ -74,12 +74,20 @@ class AmountType(click.ParamType[tuple[str, int | str]]):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[str, int | str]:
-        name, equals, amount = value.partition("=")
-        if name and equals and _MONEY.fullmatch(amount):
-            return name, amount
-        if not (name and equals and _WHOLE_NUMBER.fullmatch(amount)):
+        parsed = parse_amount(value)
+        if parsed is None:
             self.fail(f"{value!r} is not name=amount, such as tpm=500 or usd=0.25", param, ctx)
-        return name, int(amount)
+        return parsed
+
+
+def parse_amount(text: str) -> tuple[str, int | str] | None:
+    """Return name and amount of ``tpm=500`` or ``usd=0.25``; None for any other text."""
+    name, equals, amount = text.partition("=")
+    if not name or not equals:
+        return None
+    if _MONEY.fullmatch(amount):
+        return name, amount
+    return (name, int(amount)) if _WHOLE_NUMBER.fullmatch(amount) else None
 
 
 def _amounts(value: tuple[tuple[str, int | str], ...]) -> dict[str, Any]:

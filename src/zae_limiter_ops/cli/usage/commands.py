@@ -75,10 +75,10 @@ def list_usage(
     """List usage windows, oldest first.
 
     The list shows the net tokens of each limit, adjustments and refunds included, the admitted
-    calls, and the calls that were rejected or waited (approximate). It covers an entity, a
-    resource, both, or the whole namespace. Tokens that a parent used through its children are in
-    the row of the parent and in the rows of the children; charts count them once, and show the
-    largest entities by name. With --all-namespaces the namespaces follow one another.
+    calls, and the calls that were rejected, waited or were shadowed (approximate). It covers an
+    entity, a resource, both, or the whole namespace. Tokens that a parent used through its
+    children are in the row of the parent and in the rows of the children; charts count them once,
+    and show the largest entities by name. With --all-namespaces the namespaces follow one another.
 
     \b
     Examples:
@@ -94,7 +94,8 @@ def list_usage(
     counters that children count, too),
     rejected (calls that ended in a rejection), waited (calls that waited, however they ended),
     rejected_through_children (the part of rejected that children count, too), rejected_amounts
-    (the largest rejected amount of each limit)), next_key (null at the end).
+    (the largest rejected amount of each limit), shadowed (calls that shadow mode let through
+    instead of rejecting them)), next_key (null at the end).
     """
     from zae_limiter_ops.cli.usage.reads import UsageReader
 
@@ -142,7 +143,7 @@ def summary(store: StoreLocation, options: UsageOptions, all_namespaces: bool) -
 
     JSON: namespace, snapshot_count, window_count (hours, days or months with usage), total,
     average, through_children (these by limit, money as text), currencies (of budgets), rejected,
-    waited, min_window_start, max_window_start.
+    waited, shadowed, min_window_start, max_window_start.
     """
     from zae_limiter_ops.cli.usage.reads import UsageReader
 
@@ -231,7 +232,7 @@ def top(
 
     JSON: by (null: calls), start_time, end_time, consumers, parents (each: namespace, entity_id,
     counters (money as text), currencies (of budgets), through_children, total_events, rejected,
-    waited).
+    waited, shadowed).
     """
     if file is not None and output != "html":
         raise click.UsageError("--file goes with --output html")

@@ -98,6 +98,8 @@ def _print_notes(options: UsageOptions, summaries: Summaries, namespaces: Namesp
         print_line(f"{count_of(sums.rejected, 'call')} rejected (approximate)")
     if sums.waited:
         print_line(f"{count_of(sums.waited, 'call')} waited (approximate)")
+    if sums.shadowed:
+        print_line(f"{count_of(sums.shadowed, 'call')} shadowed (approximate)")
     if not namespaces.are_all and any(sums.through_children.values()) and not options.entity_id:
         print_line(
             "the total counts each token once, without the tokens that parents used through "

@@ -175,6 +175,7 @@ class Sums(NamedTuple):
     through_children: dict[str, Any]
     rejected: int
     waited: int
+    shadowed: int
     currencies: dict[str, str]
 
 
@@ -197,6 +198,7 @@ def added_up(summaries: Summaries) -> Sums:
         currencies=currencies,
         rejected=sum(summary.rejected for _, summary in summaries),
         waited=sum(summary.waited for _, summary in summaries),
+        shadowed=sum(summary.shadowed for _, summary in summaries),
     )
 
 
@@ -239,5 +241,6 @@ def summed(summaries: Summaries, windows: Windows) -> UsageSummary:
         window_count=len(used),
         rejected=sums.rejected,
         waited=sums.waited,
+        shadowed=sums.shadowed,
         currencies=sums.currencies,
     )

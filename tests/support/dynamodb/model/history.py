@@ -670,4 +670,12 @@ def used_in(window: UsageSnapshot) -> Used:
     net = Counter({name: 1000 * amount for name, amount in window.counters.items()})
     through = Counter({name: 1000 * amount for name, amount in window.through_children.items()})
     of_children = window.rejected_through_children
-    return Used(net, through, window.total_events, window.rejected, of_children, window.waited)
+    return Used(
+        net,
+        through,
+        window.total_events,
+        window.rejected,
+        of_children,
+        window.waited,
+        window.shadowed,
+    )

@@ -36,6 +36,7 @@ class Used(NamedTuple):
     rejected: int
     of_children: int = 0
     waited: int = 0
+    shadowed: int = 0
 
     def plus(self, other: Used) -> Used:
         return Used(
@@ -45,6 +46,7 @@ class Used(NamedTuple):
             self.rejected + other.rejected,
             self.of_children + other.of_children,
             self.waited + other.waited,
+            self.shadowed + other.shadowed,
         )
 
     @property
@@ -53,7 +55,7 @@ class Used(NamedTuple):
         return {
             "net": {name: each for name, each in self.net.items() if each},
             "through": {name: each for name, each in self.through.items() if each},
-            "events": (self.admitted, self.rejected, self.of_children, self.waited),
+            "events": (self.admitted, self.rejected, self.of_children, self.waited, self.shadowed),
         }
 
 
@@ -135,7 +137,7 @@ class Ledger:
             net,
             _through(before, new),
             _int(new, "ac") - _int(before, "ac"),
-            *(_int(new, name) - _int(before, name) for name in ("rj", "rx", "wt")),
+            *(_int(new, name) - _int(before, name) for name in ("rj", "rx", "wt", "sh")),
         )
         if old is not None and "ph" in old and "ph" not in new:
             self.clears += 1
@@ -326,6 +328,7 @@ def _extreme(versions: list[Used], pick: Any) -> Used:
         pick(used.rejected for used in versions),
         pick(used.of_children for used in versions),
         pick(used.waited for used in versions),
+        pick(used.shadowed for used in versions),
     )
 
 
@@ -380,13 +383,15 @@ def hours_of(day: int, item: Item) -> list[tuple[int, str, str]]:
 
 def parsed(text: str, row: Item) -> Used:
     """The text of a stored hour; the row has the names of the limits."""
-    empty: list[Any] = [0, [], [], 0, 0, 0, {}]
+    empty: list[Any] = [0, [], [], 0, 0, 0, {}, 0]
     digest, *parts = json.loads(text)
-    admitted, nets, throughs, rejected, of_children, waited, _ = parts + empty[len(parts) :]
+    admitted, nets, throughs, rejected, of_children, waited, _, shadowed = (
+        parts + empty[len(parts) :]
+    )
     names = json.loads(row[f"n_{digest}"]["S"])
     net = Counter(dict(zip(names, nets, strict=True)))
     through = Counter(dict(zip(names, throughs, strict=True))) if throughs else Counter()
-    return Used(net, through, admitted, rejected, of_children, waited)
+    return Used(net, through, admitted, rejected, of_children, waited, shadowed)
 
 
 def plain(name: str) -> str:
@@ -442,7 +447,7 @@ def _running(item: Item) -> Used:
         slot = _slot(item, limit)
         net[plain(limit)] += _int(item, f"c_{limit}") - _int(item, f"b{slot}")
         through[plain(limit)] += _int(item, f"k{slot}")
-    return Used(net, through, *(_int(item, name) for name in ("ac", "rj", "rx", "wt")))
+    return Used(net, through, *(_int(item, name) for name in ("ac", "rj", "rx", "wt", "sh")))
 
 
 def _finished(item: Item) -> Used:
@@ -452,4 +457,4 @@ def _finished(item: Item) -> Used:
         slot = _slot(item, limit)
         net[plain(limit)] += _int(item, f"u{slot}")
         through[plain(limit)] += _int(item, f"v{slot}")
-    return Used(net, through, *(_int(item, name) for name in ("ua", "ur", "ux", "uw")))
+    return Used(net, through, *(_int(item, name) for name in ("ua", "ur", "ux", "uw", "us")))

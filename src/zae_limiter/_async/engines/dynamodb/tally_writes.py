@@ -1,4 +1,4 @@
-"""Writing the counts of rejected and waiting acquires that no other write has taken along."""
+"""Writing the counts of rejected, shadowed and waiting acquires that no write took along."""
 
 from __future__ import annotations
 

@@ -17,6 +17,7 @@ from zae_limiter.models.config import (
     StoredLevel,
 )
 from zae_limiter.models.entity import Entity
+from zae_limiter.models.limit import Limit
 from zae_limiter.models.switches import Switch
 
 
@@ -65,10 +66,11 @@ class EmbeddedConfigs(Port):
         resource: str,
         now_ms: int,
         principal: str | None,
+        replaces: tuple[Limit, ...] | None = None,
     ) -> bool:
         level = ConfigLevel(entity_id, resource)
         change = AuditedChange.by(principal, config_subject(level), now_ms, resource or None)
-        return await self._client.write(configs.delete, (namespace_id, level, change))
+        return await self._client.write(configs.delete, (namespace_id, level, change, replaces))
 
     async def set_switch(
         self,

@@ -31,9 +31,11 @@ from zae_limiter.models.config import (
     LevelConfig,
     SharedConfig,
     StoredLevel,
+    check_replaced,
     with_switch,
 )
 from zae_limiter.models.entity import Entity
+from zae_limiter.models.limit import Limit
 from zae_limiter.models.switches import Switch, switch_event
 from zae_limiter.naming import DEFAULT_RESOURCE
 from zae_limiter.transport.calls import Deadline
@@ -159,6 +161,7 @@ class DynamoConfigs:
         *,
         now_ms: int,
         principal: str | None,
+        replaces: tuple[Limit, ...] | None = None,
     ) -> bool:
         level = ConfigLevel(entity_id, resource)
         change = AuditedChange.by(principal, config_subject(level), now_ms, resource or None)
@@ -167,6 +170,8 @@ class DynamoConfigs:
         def plan(deadline: Deadline) -> TransactionPlan[bool]:
             items = batch_get(self._client, [key, registry], consistent=True, deadline=deadline)
             before = items.get(key)
+            if replaces is not None:
+                check_replaced(configs.decode(before), replaces)
             if before is None or not configs.is_configured(before):
                 return TransactionPlan(False, [])
             stored = configs.decode_undamaged(before)

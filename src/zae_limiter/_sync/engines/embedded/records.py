@@ -19,6 +19,7 @@ from zae_limiter.models.config import (
     StoredLevel,
 )
 from zae_limiter.models.entity import Entity
+from zae_limiter.models.limit import Limit
 from zae_limiter.models.switches import Switch
 
 
@@ -61,10 +62,11 @@ class EmbeddedConfigs(Port):
         resource: str,
         now_ms: int,
         principal: str | None,
+        replaces: tuple[Limit, ...] | None = None,
     ) -> bool:
         level = ConfigLevel(entity_id, resource)
         change = AuditedChange.by(principal, config_subject(level), now_ms, resource or None)
-        return self._client.write(configs.delete, (namespace_id, level, change))
+        return self._client.write(configs.delete, (namespace_id, level, change, replaces))
 
     def set_switch(
         self,
