@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from zae_limiter import SyncRepository
     from zae_limiter.models.config import ConfigSource
     from zae_limiter.models.entity import Entity, Namespace
+    from zae_limiter.models.switches import SwitchMode
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -56,6 +57,13 @@ class RecentChanges(NamedTuple):
     subjects: int | None = None
 
 
+class BucketSettings(NamedTuple):
+    """The configuration level of the limits of a bucket, and its mode."""
+
+    source: ConfigSource | None
+    mode: SwitchMode
+
+
 @dataclass(slots=True)
 class Watched:
     """One namespace that somebody looks at."""
@@ -68,7 +76,7 @@ class Watched:
     checked_at: float = 0.0
     _entities: dict[str, tuple[float, Entity | None]] = field(default_factory=dict)
     _resources: dict[str, tuple[float, list[str]]] = field(default_factory=dict)
-    _sources: dict[tuple[str, str], tuple[float, ConfigSource | None]] = field(default_factory=dict)
+    _settings: dict[tuple[str, str], tuple[float, BucketSettings]] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -87,12 +95,13 @@ class Watched:
         """The time between two looks whether the namespace is still registered."""
         return CHECK_S if self.keeper.refresh_units is None else CHECK_WITH_UNITS_S
 
-    def source(self, entity_id: str, resource: str) -> ConfigSource | None:
-        """Return the configuration level of the limits in force, as it was a moment ago."""
-        return self._remembered(self._sources, (entity_id, resource), self._read_source)
+    def settings(self, entity_id: str, resource: str) -> BucketSettings:
+        """Return the level of the limits in force, and the mode, as they were a moment ago."""
+        return self._remembered(self._settings, (entity_id, resource), self._read_settings)
 
-    def _read_source(self, bucket: tuple[str, str]) -> ConfigSource | None:
-        return self.repository.resolve_limits(*bucket)[2]
+    def _read_settings(self, bucket: tuple[str, str]) -> BucketSettings:
+        source = self.repository.resolve_limits(*bucket)[2]
+        return BucketSettings(source, self.repository.resolve_mode(*bucket)[0])
 
     def _remembered(self, memory: dict[K, tuple[float, V]], key: K, read: Callable[[K], V]) -> V:
         now = time.monotonic()
@@ -114,7 +123,7 @@ class Watched:
     def forget(self, entity_id: str) -> None:
         """Read an entity and the sources of limits again: they were changed here."""
         self._entities.pop(entity_id, None)
-        self._sources.clear()
+        self._settings.clear()
         self._resources.clear()
 
 

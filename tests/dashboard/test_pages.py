@@ -70,6 +70,25 @@ def test_the_overview_shows_windows_holds_and_thresholds_of_quotas(page):
     assert flight.count("in ") + flight.count("with its window") >= 2
 
 
+def test_a_bucket_in_shadow_mode_is_not_limited(page):
+    def limited(text):
+        return text[text.index('class="tiles"') : text.index('id="close-title"')]
+
+    assert '<span class="figure">1</span><span>limited now' in page.client().page("overview")
+    page.repository.set_mode("gpt-4", mode="shadow")
+    shown = eventually(
+        lambda: limited(page.client().page("overview")),
+        lambda text: "mode shadow: nobody is rejected" in text,
+    )
+    assert "mode shadow: nobody is rejected" in shown
+    assert '<span class="figure">0</span><span>limited now' in shown
+    page.repository.set_mode("gpt-4", "debtor", "deny")
+    denied = "mode deny: every call is rejected"
+    shown = eventually(lambda: limited(page.client().page("overview")), lambda text: denied in text)
+    assert denied in shown
+    assert '<span class="figure">1</span><span>limited now' in shown
+
+
 def test_shadow_rejections_are_shown_apart(page):
     page.repository.set_mode("gpt-4", mode="shadow")
     for _ in range(3):
