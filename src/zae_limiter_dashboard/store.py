@@ -47,7 +47,7 @@ class Health:
     at_ms: int
 
 
-class RecentChanges(NamedTuple):
+class ShownChanges(NamedTuple):
     """The newest audit events. If ``subjects`` is a number, only so many subjects were read.
 
     The subjects are the system, the namespace, resources, and entities that the overview lists.
@@ -72,7 +72,7 @@ class Watched:
     keeper: BoardKeeper
     history: History
     health: Health | None = None
-    changes: RecentChanges = field(default_factory=RecentChanges)
+    changes: ShownChanges = field(default_factory=ShownChanges)
     checked_at: float = 0.0
     _entities: dict[str, tuple[float, Entity | None]] = field(default_factory=dict)
     _resources: dict[str, tuple[float, list[str]]] = field(default_factory=dict)
@@ -226,7 +226,7 @@ def measure_health(repository: SyncRepository) -> Health:
     )
 
 
-def recent_changes(repository: SyncRepository, board: Board) -> RecentChanges:
+def recent_changes(repository: SyncRepository, board: Board) -> ShownChanges:
     """Return the newest audit events of a namespace.
 
     On DynamoDB no index sorts all of them by time, and an index would make every change dearer. So
@@ -234,7 +234,7 @@ def recent_changes(repository: SyncRepository, board: Board) -> RecentChanges:
     there, and the page says so.
     """
     if repository.capabilities.engine != "dynamodb":
-        return RecentChanges(tuple(repository.get_audit_events(limit=RECENT_CHANGES)))
+        return ShownChanges(tuple(repository.get_audit_events(limit=RECENT_CHANGES)))
     listed = dict.fromkeys(row.entity_id for row in board.selection.rows)
     entities = list(listed)[:MAX_SUBJECTS]
     subjects = [
@@ -249,4 +249,4 @@ def recent_changes(repository: SyncRepository, board: Board) -> RecentChanges:
         for event in repository.get_audit_events(subject, limit=RECENT_CHANGES)
     ]
     events.sort(key=lambda event: event.event_id, reverse=True)
-    return RecentChanges(tuple(events[:RECENT_CHANGES]), len(subjects))
+    return ShownChanges(tuple(events[:RECENT_CHANGES]), len(subjects))

@@ -72,7 +72,7 @@ class EnvoyServer(rls_pb2_grpc.RateLimitServiceServicer):  # type: ignore[misc]
 
     async def ShouldRateLimit(self, request: Any, context: Any) -> Any:  # noqa: N802 - its name
         """Decide about one request."""
-        began, seen = time.perf_counter(), _Seen()
+        began, seen = time.perf_counter(), _SeenCall()
         try:
             caller = self._caller(context)
             seen.caller = caller.name
@@ -85,7 +85,7 @@ class EnvoyServer(rls_pb2_grpc.RateLimitServiceServicer):  # type: ignore[misc]
         self._note(request, seen, grpc.StatusCode.OK, time.perf_counter() - began)
         return response
 
-    def _note(self, request: Any, seen: _Seen, code: Any, took_s: float) -> None:
+    def _note(self, request: Any, seen: _SeenCall, code: Any, took_s: float) -> None:
         """Count a decision, and log the request."""
         if seen.result is not None:
             self._count(seen.result)
@@ -101,7 +101,7 @@ class EnvoyServer(rls_pb2_grpc.RateLimitServiceServicer):  # type: ignore[misc]
                 domain=request.domain[:100],
             )
 
-    async def _decide(self, request: Any, caller: ServiceCaller, seen: _Seen) -> Any:
+    async def _decide(self, request: Any, caller: ServiceCaller, seen: _SeenCall) -> Any:
         rules = Rules() if self.rules_file is None else self.rules_file.current()
         namespace = namespace_of(rules, request.domain, self._stores.namespace)
         if not caller.may_enter(namespace):
@@ -159,7 +159,7 @@ class EnvoyServer(rls_pb2_grpc.RateLimitServiceServicer):  # type: ignore[misc]
         self._counters.add("decisions_total", (("transport", "grpc"), ("result", result)))
 
 
-class _Seen:
+class _SeenCall:
     """What is known of a request when it is logged."""
 
     __slots__ = ("caller", "namespace", "result")
