@@ -6,7 +6,6 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -123,7 +122,8 @@ class AcquireCall:
         except RateLimiterUnavailable as error:
             breaker.failed(error)
             raise
-        breaker.answered_s = monotonic()
+        if denied is None:
+            breaker.decided()
         if type(outcome) is Rejection:
             if is_acquire:
                 ended = AcquireEnd(

@@ -32,6 +32,7 @@ class Breaker:
 
     def __init__(self, engine: Engine, place: str, timeout_s: float) -> None:
         self._engine = engine
+        self._engine_notes_answers = hasattr(engine, "answered_s")
         self._place = place
         self._timeout_s = timeout_s
         self.is_open = False
@@ -105,6 +106,15 @@ class Breaker:
             "breaker_openings": self._openings,
             "breaker_answers": self._answers,
         }
+
+    def decided(self) -> None:
+        """Note a decided charge as an answer of the store.
+
+        An engine with ``answered_s`` notes its answers itself, since it also decides without a
+        call, by its rejection cache.
+        """
+        if not self._engine_notes_answers:
+            self.answered_s = time.monotonic()
 
     def answered(self) -> None:
         """Note that the store answers, and close the breaker if it is open."""

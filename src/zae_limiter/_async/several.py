@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from zae_limiter._async.acquire import Acquire, AcquireCall, logged
@@ -161,7 +160,6 @@ class SeveralCharge:
         except RateLimiterUnavailable as error:
             breaker.failed(error)
             raise
-        breaker.answered_s = monotonic()
         assert not isinstance(outcome, StaleLimits), "the limits were just read"
         return outcome
 
@@ -203,9 +201,12 @@ class SeveralCharge:
 
     async def _charge(self, request: ChargeRequest) -> ChargeOutcome:
         charging, self._receipt = self.charging, Receipt()
-        return denial(request.charges, request.now_ms) or await charging.buckets.charge(
-            charging.namespace_id, request, self._receipt
-        )
+        denied = denial(request.charges, request.now_ms)
+        if denied is not None:
+            return denied
+        outcome = await charging.buckets.charge(charging.namespace_id, request, self._receipt)
+        charging.breaker.decided()
+        return outcome
 
     def _in_named_order(self, statuses: Sequence[LimitStatus]) -> list[LimitStatus]:
         return list(statuses) if self._joint is None else self._joint.in_named_order(statuses)

@@ -142,7 +142,7 @@ class WaitingCharge:
         except RateLimiterUnavailable as error:
             breaker.failed(error)
             raise
-        breaker.answered_s = monotonic()
+        breaker.decided()
         assert not isinstance(outcome, StaleLimits), "the limits were just read"
         return outcome
 

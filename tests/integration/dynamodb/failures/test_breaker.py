@@ -9,7 +9,7 @@ from tests.integration.dynamodb.failures.states import TEN
 from tests.integration.dynamodb.failures.timing import answered
 from tests.support.dynamodb.seen import REGISTRY, USAGE
 from tests.support.dynamodb.world import together
-from zae_limiter import PermissionDenied, RateLimiterUnavailable
+from zae_limiter import PermissionDenied, RateLimiterUnavailable, RateLimitExceeded
 
 TIMEOUT_S = 0.5
 PROBED = b'"#VERSION"'  # the record that a probe reads
@@ -69,6 +69,19 @@ async def test_a_denial_never_opens_it(client, proxy):
         for _ in range(4):
             await fails(client, PermissionDenied)
     assert not is_open(client)
+
+
+async def test_decisions_without_a_call_are_no_answers(client, proxy):
+    """A denied key is rejected without a call, which says nothing about the store."""
+    await client.repo.set_mode(entity_id="denied", mode="deny")
+    with pytest.raises(RateLimitExceeded):
+        await client.take("denied", rpm=1)
+    with proxy.fault("black_hole"):
+        for _ in range(3):
+            with pytest.raises(RateLimitExceeded):
+                await client.take("denied", rpm=1)
+            await fails(client)
+        assert is_open(client)
 
 
 async def test_answers_to_other_calls_keep_it_closed(client, proxy):
