@@ -419,7 +419,7 @@ def test_hooks_and_their_events_can_be_imported():
                 "thresholds currency"
             ),
         ),
-        (Limit.concurrent, "name n lease_ttl"),
+        (Limit.concurrent, "name n lease_ttl *soft"),
         (Limit.per_minute, "name rate burst *soft"),
         (Limit.custom, "name capacity refill_amount refill_period_seconds *soft"),
         (

@@ -16,6 +16,7 @@ from zae_limiter import (
     SyncRepository,
     ValidationError,
 )
+from zae_limiter._async.slot_waiting import behind_others
 from zae_limiter.admission.image import BucketImage, LimitState, Rate, full_at_ms
 from zae_limiter.admission.moves import rebase_move
 from zae_limiter.admission.rebase import full_bucket, rebase
@@ -29,6 +30,7 @@ from zae_limiter.admission.slots import SlotHold, SlotLedger, retry_after_s, swe
 from zae_limiter.dynamodb.items import bucket as stored
 from zae_limiter.dynamodb.items.hours import limit_index_of
 from zae_limiter.models.config import ConfigSource
+from zae_limiter.models.status import LimitStatus
 from zae_limiter.testing import FakeClock
 
 NOW = 1_800_000_000_000
@@ -74,6 +76,10 @@ def test_a_limit_goes_through_json_and_back():
     assert limit.to_dict() == {"name": "parallel", "concurrent": 20, "lease_ttl": 90}
     assert Limit.from_dict(limit.to_dict()) == limit
     assert Limit.from_dict({"name": "parallel", "concurrent": 20}).lease_ttl == 60
+    soft = Limit.concurrent("parallel", 20, lease_ttl=90, soft=True)
+    assert soft.to_dict() == {**limit.to_dict(), "soft": True}
+    assert Limit.from_dict(soft.to_dict()) == soft
+    assert Limit.from_stored(*soft.stored()) == soft
 
 
 # --- the ledger
@@ -117,6 +123,18 @@ def test_a_rejected_caller_asks_again_soon_or_when_slots_expire():
     assert retry_after_s(image(1), "parallel", 1000, NOW) == 0
     assert retry_after_s(image(0, {NOW + 300: 1, LATER: 4}), "parallel", 1000, NOW) == 0.3
     assert retry_after_s(image(0, {NOW + 300: 1, LATER: 4}), "parallel", 2000, NOW) == 1
+
+
+@pytest.mark.parametrize(("soft", "theirs"), [(False, "parallel"), (True, "rpm")])
+def test_a_caller_behind_others_is_refused_by_what_they_wait_for(soft, theirs):
+    limits = [
+        Limit.concurrent("parallel", 5, soft=soft),
+        Limit.per_minute("rpm", 9),
+        Limit.per_minute("tpm", 9, soft=True),
+    ]
+    listed = [LimitStatus("user", "api", limit.name, limit, 5, 1, False, 0) for limit in limits]
+    refused = [each for each in behind_others(listed) if each.exceeded]
+    assert [(each.limit_name, each.available) for each in refused] == [(theirs, 0)]
 
 
 # --- around it

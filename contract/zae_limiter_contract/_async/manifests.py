@@ -26,6 +26,7 @@ QUOTAS = [
     Limit.quota("session", 5, after_first_use="5h", soft=True, thresholds=(80,)),
     Limit.budget("eur", "0.000000001", currency="EUR", per="week", on="sun", hold_ttl=None),
     Limit.per_minute("soft", 5, soft=True),
+    Limit.concurrent("parallel", 5, lease_ttl=30, soft=True),
 ]
 LEASE_MS = 60_000
 MANY = 120  # entities: several batches, and more than the first page of the state holds

@@ -512,6 +512,7 @@ class QuotaContract(Contract):
             Limit.budget("b", "0.000000001", currency="EUR", per="week", on="sun", hold_ttl=None),
             Limit.quota("c", 5, after_first_use=90, soft=True, thresholds=()),
             Limit.per_minute("d", 5, soft=True),
+            Limit.concurrent("e", 5, lease_ttl=30, soft=True),
         ]
         world.repo.set_limits(USER, limits, API)
         assert world.repo.get_limits(USER, API) == limits

@@ -7,6 +7,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from math import inf
 
@@ -21,6 +22,7 @@ from zae_limiter_contract._sync.world import API, USER, Failure, World, failing
 from zae_limiter_contract.together import gather
 
 TWO = Limit.concurrent("parallel", 2, lease_ttl=60)
+SOFT = Limit.concurrent("parallel", 1, lease_ttl=60, soft=True)
 RPM = Limit.per_minute("rpm", 10)
 KEYS = ("key-1", "key-2", "key-3")
 WAIT_S = 20.0  # for what another task does; on a busy machine that may take a while
@@ -127,6 +129,90 @@ class SlotContract(Contract):
         snapshots, _ = world.repo.get_usage_snapshots(USER, API, window_type="hourly")
         assert [each.counters for each in snapshots] == [{"rpm": 3}]
         assert world.spent("parallel") == 0
+
+    # --- soft slots
+
+    def test_soft_slots_count_the_calls_beyond_them(self, world: World) -> None:
+        world.configure(SOFT, RPM)
+        with (
+            world.acquire(rpm=1) as first,
+            world.acquire(rpm=1),
+            world.acquire(rpm=1) as last,
+        ):
+            assert not last.shadowed
+            for lease, free in ((first, 0), (last, -2)):
+                slots, _ = lease.statuses
+                assert (slots.available, slots.requested) == (free, 1)
+                assert (slots.overdrawn, slots.exceeded) == (free < 0, False)
+            answer = world.limiter.check_availability(USER, API, {"rpm": 1})
+            assert answer.available
+            assert answer.statuses[0].overdrawn
+            assert sum(holds(world).values()) == 3
+            world.refusal(rpm=8)
+            world.take(rpm=7)
+        assert world.limiter.available(USER, API) == {"parallel": 1, "rpm": 0}
+        assert holds(world) == {}
+        assert world.spent("parallel") == 0
+
+    def test_an_acquire_may_take_more_soft_slots_than_there_are(self, world: World) -> None:
+        world.configure(SOFT)
+        with world.acquire(parallel=5) as lease:
+            lease.consume(parallel=2)
+            assert world.tokens("parallel") == -6
+            world.take(parallel=0)
+        assert world.tokens("parallel") == 1
+
+    def test_nobody_waits_for_soft_slots(self, world: World) -> None:
+        world.configure(SOFT, RPM)
+        waiting = world.limiter.acquire(USER, API, {"rpm": 1}, timeout=WAIT_S)
+        with world.acquire(rpm=1), waiting:
+            assert world.tokens("parallel") == -1
+        with world.acquire(rpm=8):
+            refused = world.refusal(rpm=1)
+        assert [each.limit_name for each in refused.violations] == ["rpm"]
+
+    def test_soft_slots_that_are_not_renewed_expire(self, world: World) -> None:
+        world.configure(SOFT)
+        with world.acquire(parallel=3) as lost:
+            world.clock.advance(seconds=60)
+            assert lost.lost
+            with world.acquire():
+                assert world.tokens("parallel") == 0
+        assert world.tokens("parallel") == 1
+        assert holds(world) == {}
+
+    def test_soft_slots_of_a_parent_do_not_reject_its_children(self, world: World) -> None:
+        world.repo.set_limits("team", [SOFT])
+        world.configure(TWO)
+        for key in KEYS:
+            world.repo.create_entity(key, parent_id="team", cascade=True)
+        with (
+            world.limiter.acquire(KEYS[0], API, {}),
+            world.limiter.acquire(KEYS[0], API, {}),
+            world.limiter.acquire(KEYS[1], API, {}),
+        ):
+            assert world.limiter.available("team", API) == {"parallel": -2}
+            with pytest.raises(RateLimitExceeded) as caught:
+                with world.limiter.acquire(KEYS[0], API, {}):
+                    pass
+            assert [each.entity_id for each in caught.value.violations] == [KEYS[0]]
+        assert world.limiter.available("team", API) == {"parallel": 1}
+
+    def test_slots_that_become_soft_or_hard_stay_held(self, world: World) -> None:
+        hard = replace(SOFT, soft=False)
+        world.configure(hard)
+        with world.acquire():
+            world.refusal()
+            world.configure(SOFT)
+            with world.acquire():
+                world.configure(hard)
+                world.refusal()
+                assert world.tokens("parallel") == -1
+            world.refusal()
+        assert world.tokens("parallel") == 1
+        world.take()
+
+    # --- expiry
 
     def test_slots_that_are_not_renewed_expire(self, world: World) -> None:
         world.configure(TWO)

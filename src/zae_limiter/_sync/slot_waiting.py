@@ -93,7 +93,7 @@ class SlotWaiting(WaitingCharge):
         if self._lines.is_head(queued):
             return True
         if self._time.left_s() <= 0:
-            raise self._rejected([_behind_others(status) for status in listed])
+            raise self._rejected(behind_others(listed))
         return False
 
     def _pause_s(self, listed: Sequence[LimitStatus], pause_s: float) -> float:
@@ -141,8 +141,17 @@ def seconds_to_wait(listed: Sequence[LimitStatus], left_s: float, look_s: float)
     return min(left_s, longest_s)
 
 
-def _behind_others(status: LimitStatus) -> LimitStatus:
-    """Return a status for a caller behind others, to whom the free slots belong."""
-    if not status.limit.is_concurrent or not status.requested:
-        return status
-    return replace(status, available=0, exceeded=True, retry_after_seconds=RETRY_S)
+def behind_others(listed: Sequence[LimitStatus]) -> list[LimitStatus]:
+    """Return the statuses for a caller behind others, to whom the free slots belong.
+
+    Where all slots are soft the others wait for tokens, which then belong to them.
+    """
+    asked = [each for each in listed if each.requested and not each.limit.soft]
+    slots = [each for each in asked if each.limit.is_concurrent]
+    theirs = slots or asked
+    return [
+        replace(each, available=0, exceeded=True, retry_after_seconds=RETRY_S)
+        if each in theirs
+        else each
+        for each in listed
+    ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from zae_limiter.admission.image import BucketImage, is_paused, level_milli
+from zae_limiter.admission.image import BucketImage, is_paused, is_split, level_milli
 from zae_limiter.admission.quotas import free_units
 from zae_limiter.admission.reservation import advance_milli
 from zae_limiter.admission.slots import swept
@@ -40,8 +40,8 @@ def fits(
         state = limits[key]
         if state.rate.terms is not None:
             if state.rate.terms.soft:
-                if amount and state.quota is not None and not state.rate.capacity_milli:
-                    return False  # the first shard of the bucket has all of a quota
+                if amount and not state.rate.capacity_milli and not is_split(state.rate):
+                    return False  # the first shard of the bucket has all of a quota or of slots
                 continue
             if state.quota is not None:
                 free = free_units(state, now_ms, charging=amount > 0)

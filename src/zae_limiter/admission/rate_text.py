@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from zae_limiter.admission.image import Rate
+from zae_limiter.admission.image import Rate, is_slots
 from zae_limiter.models.limit import Limit
 from zae_limiter.models.timestamps import MILLI
 
@@ -16,11 +16,13 @@ def limit_of(name: str, rate: Rate) -> Limit:
     terms = rate.terms
     assert terms is not None, "a plain rate has no terms"
     unit = MILLI if terms.currency is None else 1
+    period_s = rate.period_ms // 1000
     return Limit(
         name,
         rate.capacity_milli // unit,
         rate.refill_milli // unit,
-        rate.period_ms // 1000,
+        period_s,
+        lease_ttl=period_s if is_slots(rate) else None,
         window=terms.window,
         soft=terms.soft,
         hold_ttl=terms.hold_ttl_s,

@@ -138,11 +138,12 @@ def statuses_after(
             if taken_milli:
                 left = state._replace(balance_milli=state.balance_milli - taken_milli)
             level, requested = level_milli(left, now_ms), cost.get(limit.name, 0)
+            if limit.is_concurrent:  # slots are held and are no part of the cost
+                requested = charge.amounts_milli[key] // MILLI
             if state.rate.terms is not None:
                 statuses.append(_status_under_terms(charge, limit, left, requested * unit, now_ms))
                 continue
-            if limit.is_concurrent:  # slots are held and are no part of the cost
-                requested = charge.amounts_milli[key] // MILLI
+            if limit.is_concurrent:
                 retry_after = retry_after_s(image, key, 0, now_ms)
             else:
                 retry_after = max(0, reaches_ms(left, 0) - now_ms) / 1000

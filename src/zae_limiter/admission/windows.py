@@ -57,7 +57,8 @@ def quota_of(
 class Terms(NamedTuple):
     """The parameters that a limit has beyond those of a rate.
 
-    ``window`` is None for a soft rate. ``hold_ttl_s`` None means that holds end with their window.
+    ``window`` is None for a soft rate, and for soft slots. ``hold_ttl_s`` None means that holds
+    end with their window.
     """
 
     window: Window | None
@@ -68,7 +69,7 @@ class Terms(NamedTuple):
 
     @classmethod
     def of(cls, limit: Limit) -> Terms | None:
-        """Return the terms of a limit; None for a plain rate and for slots."""
+        """Return the terms of a limit; None for a rate and for slots that are not soft."""
         if limit.window is None and not limit.soft:
             return None
         return cls(limit.window, limit.soft, limit.hold_ttl, limit.thresholds, limit.currency)

@@ -253,13 +253,15 @@ class Limit:
         )
 
     @classmethod
-    def concurrent(cls, name: str, n: int, lease_ttl: int = DEFAULT_LEASE_TTL) -> Limit:
+    def concurrent(
+        cls, name: str, n: int, lease_ttl: int = DEFAULT_LEASE_TTL, *, soft: bool = False
+    ) -> Limit:
         """Allow ``n`` calls in flight: each acquire holds a slot until its block ends.
 
         The slot is renewed while the block runs. If the process dies, the slot is free again after
         at most ``lease_ttl`` seconds.
         """
-        return cls(name, n, 0, lease_ttl, lease_ttl)
+        return cls(name, n, 0, lease_ttl, lease_ttl, soft=soft)
 
     @property
     def is_concurrent(self) -> bool:
@@ -311,8 +313,6 @@ class Limit:
             )
 
     def _check_slots(self, lease_ttl: int) -> None:
-        if self.soft:
-            raise ValidationError("limit.soft", True, "is not for limits on calls in flight")
         check_positive(self.capacity, "limit.n")
         check_at_most(self.capacity, MAX_SLOTS, "limit.n")
         if type(lease_ttl) is not int or not MIN_LEASE_TTL <= lease_ttl <= MAX_LEASE_TTL:
@@ -332,10 +332,11 @@ class Limit:
 
         The period is ``sec``, ``min`` (the default), ``hour``, ``day`` or ``week``, or a number of
         them: ``Limit.parse("batch:1/90s:5")``. Calls in flight are
-        ``name:n/concurrent[:lease_ttl]``, such as ``parallel:20/concurrent:60s``. A quota has its
-        time zone behind an ``@``, and options behind commas:
-        ``tokens:1M/month@Europe/Berlin,on=31,soft,hold=10m,warn=50+80+100``, a budget its currency
-        behind the amount: ``usd:250USD/month@UTC``. ``str(limit)`` writes the same notation.
+        ``name:n/concurrent[:lease_ttl]``, such as ``parallel:20/concurrent:60s``. Either is soft
+        with ``,soft`` at its end. A quota has its time zone behind an ``@``, and options behind
+        commas: ``tokens:1M/month@Europe/Berlin,on=31,soft,hold=10m,warn=50+80+100``, a budget
+        its currency behind the amount: ``usd:250USD/month@UTC``. ``str(limit)`` writes the same
+        notation.
         """
         from zae_limiter.models.notation import parse_limit  # few callers need it: a faster import
 
@@ -388,7 +389,8 @@ class Limit:
     def to_dict(self) -> dict[str, Any]:
         """Return the limit as JSON values, which ``from_dict`` reads."""
         if self.lease_ttl is not None:
-            return {"name": self.name, "concurrent": self.capacity, "lease_ttl": self.lease_ttl}
+            slots = {"name": self.name, "concurrent": self.capacity, "lease_ttl": self.lease_ttl}
+            return {**slots, "soft": True} if self.soft else slots
         if self.window is not None:
             from zae_limiter.models.quota_fields import quota_fields  # rates do not need it
 
@@ -427,7 +429,8 @@ class Limit:
             raise ValidationError("limit", data, "must be a mapping")
         if "concurrent" in data and "name" in data:
             lease_ttl = data.get("lease_ttl", DEFAULT_LEASE_TTL)
-            return cls.concurrent(data["name"], data["concurrent"], lease_ttl)
+            soft = data.get("soft", False)
+            return cls.concurrent(data["name"], data["concurrent"], lease_ttl, soft=soft)
         if "quota" in data or "budget" in data:
             from zae_limiter.models.quota_fields import quota_from
 

@@ -70,17 +70,14 @@ def parse_limit(text: object) -> Limit:
     if slots := _SLOTS.fullmatch(head):
         name, count, lease_ttl = slots.groups()
         seconds = DEFAULT_LEASE_TTL if lease_ttl is None else parse_period(lease_ttl)
-        _refuse(options)
-        return Limit.concurrent(name, int(count), seconds)
+        return Limit.concurrent(name, int(count), seconds, soft=_is_soft(options))
     match = _LIMIT.fullmatch(head)
     if match is None:
         raise ValidationError("limit", text, FORM)
     name, rate, period, burst = match.groups()
-    soft = options == ["soft"]
-    if not soft:
-        _refuse(options)
     refill, seconds = _whole(rate), parse_period(period or DEFAULT_UNIT)
-    return Limit(name, _whole(burst) if burst else refill, refill, seconds, soft=soft)
+    capacity = _whole(burst) if burst else refill
+    return Limit(name, capacity, refill, seconds, soft=_is_soft(options))
 
 
 def _parse_quota(text: str, head: str, options: list[str]) -> Limit:
@@ -135,11 +132,14 @@ def _percentages(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in parts)
 
 
-def _refuse(options: list[str]) -> None:
-    """Raise for options that only quotas have; without them nothing is wrong."""
+def _is_soft(options: list[str]) -> bool:
+    """Tell whether a rate or slots are soft; raise for options that only quotas have."""
+    if options == ["soft"]:
+        return True
     if options:
         reason = "is only for quotas, which have a zone: write /month@UTC, for example"
         raise ValidationError("limit.options", ",".join(options), reason)
+    return False
 
 
 def _whole(text: str) -> int:
@@ -174,13 +174,13 @@ def parse_period(text: str) -> int:
 
 def format_limit(limit: Limit) -> str:
     """Write a limit. The burst is written only if it differs from the rate."""
+    soft = ",soft" if limit.soft else ""
     if limit.lease_ttl is not None:
-        return f"{limit.name}:{limit.capacity}/{CONCURRENT}:{limit.lease_ttl}s"
+        return f"{limit.name}:{limit.capacity}/{CONCURRENT}:{limit.lease_ttl}s{soft}"
     if limit.window is not None:
         return _format_quota(limit)
     burst = "" if limit.capacity == limit.refill_amount else f":{limit.capacity}"
     period = format_period(limit.refill_period_seconds)
-    soft = ",soft" if limit.soft else ""
     return f"{limit.name}:{limit.refill_amount}/{period}{burst}{soft}"
 
 

@@ -179,7 +179,7 @@ def _system(system: SystemDecl) -> dict[str, Any]:
 
 
 def _terms_document(limit: Limit) -> dict[str, Any]:
-    """Return a quota, a budget or a soft rate as a document."""
+    """Return a quota, a budget, a soft rate or soft slots as a document."""
     if limit.is_quota:
         return quota_fields(limit)
     hard = LimitDecl.of(replace(limit, soft=False)).to_dict()

@@ -42,7 +42,7 @@ SYSTEM_KEYS = ("limits", "on_unavailable")
 RESOURCE_KEYS = ("limits", "mode")
 ENTITY_KEYS = ("resources", "limits", "mode", "parent", "cascade", "registered")
 LIMIT_KEYS = ("capacity", "burst", "refill_amount", "refill_period", "soft")
-SLOT_KEYS = ("concurrent", "lease_ttl")
+SLOT_KEYS = ("concurrent", "lease_ttl", "soft")
 EXACT_DIGITS = 15  # a float has at least so many digits of the number that was written
 MAX_DIGITS = 30  # more than a limit may have, and few enough for int()
 

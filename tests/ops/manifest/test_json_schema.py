@@ -90,6 +90,8 @@ ACCEPTED = [
     limit({"budget": "12.50", "currency": "EUR", "per": "week", "on": "sun", "soft": True}),
     limit({"budget": 12.5, "per": "day", "every": 2, "hold_ttl": "10m", "thresholds": [50, 90]}),
     limit({"capacity": 5, "soft": True}),
+    limit({"concurrent": 5, "soft": True}),
+    limit("5/concurrent:9s,soft"),
     *map(limit, ["1M/month @ Europe/Berlin", "1M/month@UTC,on=31,soft,warn=50+80+100"]),
     *map(limit, ["500k/5h @ first-use", "250USD/month @ America/New_York", "100/min,soft"]),
     limit("12.50EUR/2weeks@UTC,on=sun,hold=10m"),

@@ -259,6 +259,8 @@ MONTHLY = {"quota": 5, "per": "month"}
         ),
         ({"budget": 12.5, "per": "day"}, Limit.budget("t", "12.5", per="day")),
         ({"capacity": "5", "soft": "true"}, Limit.per_minute("t", 5, soft=True)),
+        ({"concurrent": "5", "soft": "true"}, Limit.concurrent("t", 5, soft=True)),
+        ("5/concurrent:9s,soft", Limit.concurrent("t", 5, lease_ttl=9, soft=True)),
     ],
 )
 def test_quotas_are_read_as_cloudformation_sends_them(fields, limit):

@@ -12,7 +12,14 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import NamedTuple
 
-from zae_limiter.admission.image import BucketImage, is_paused, is_soft, is_split, level_milli
+from zae_limiter.admission.image import (
+    BucketImage,
+    is_paused,
+    is_slots,
+    is_soft,
+    is_split,
+    level_milli,
+)
 from zae_limiter.admission.moves import Move, Wanted, read_move
 from zae_limiter.admission.shards.tree import Shard, heirs
 
@@ -50,18 +57,28 @@ def gather(images: Images, amounts: Amounts, now_ms: int) -> Spread | None:
     The result is also None while the bucket is paused. The charge is written in one transaction,
     with the moves of ``taking`` for each shard. The debt of a shard is subtracted from the tokens
     of the whole bucket. A limit from which nothing is taken is listed with 0. A soft limit holds
-    every amount: the shards that are chosen for the other limits owe it.
+    every amount: the shards that are chosen for the other limits owe it, or the first shard if the
+    limit has slots.
     """
     if any(is_paused(image, now_ms) for image in images.values()):
         return None
     levels = {key: _levels(images, key, now_ms) for key in amounts}
-    limits = images[min(images)].limits
+    first = min(images)
+    limits = images[first].limits
     checked = {key: amount for key, amount in amounts.items() if not is_soft(limits[key].rate)}
     if any(sum(levels[key].values()) < amount for key, amount in checked.items()):
         return None
-    chosen = _fewest(images, levels, checked) or [min(images)]
+    chosen = _fewest(images, levels, checked) or [first]
+    soft_slots = [
+        key for key in amounts if key not in checked and is_slots(limits[key].rate) and amounts[key]
+    ]
+    if soft_slots and first not in chosen:
+        chosen.append(first)
     spread: Spread = {shard: dict.fromkeys(amounts, 0) for shard in chosen}
     for key, amount in amounts.items():
+        if key in soft_slots:
+            _add(spread, key, {first: amount})
+            continue
         of_chosen = {shard: levels[key][shard] for shard in chosen}
         if key in checked:
             of_chosen = {shard: level for shard, level in of_chosen.items() if level > 0}

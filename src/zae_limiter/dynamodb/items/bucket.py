@@ -5,8 +5,8 @@ consumed by a limit         c_<name>    millitokens, net
 consumed before a merge     m_<name>    by shards that were merged into this one; absent if none
 parameters of a limit       p_<name>    capacity:refill:period:index in tokens and seconds; the
                                         refill is empty if it is the capacity. Of a limit on calls
-                                        in flight c:slots:lease_ttl:index
-                                        Of a quota or soft limit q:index:notation
+                                        in flight c:slots:lease_ttl:index, and :soft behind it.
+                                        Of a quota or soft rate q:index:notation
 slots that are held         x{i}_{f}    of the limit with index i, by the second f of their expiry
 amounts that are held       y{i}_{k}_{f} of the quota with index i, in its window k; f is 0 if they
                                         never expire
@@ -47,10 +47,11 @@ from zae_limiter.admission.image import (
     Rate,
     is_quota,
     is_slots,
+    is_soft,
 )
 from zae_limiter.admission.rate_text import rate_of, text_of
 from zae_limiter.admission.shards.tree import WHOLE, Shard, of_shard
-from zae_limiter.admission.windows import HoldName, QuotaState
+from zae_limiter.admission.windows import HoldName, QuotaState, Terms
 from zae_limiter.dynamodb.items import hours as item_hours
 from zae_limiter.dynamodb.items.attributes import Item, flag, n, s
 from zae_limiter.dynamodb.items.hours import (
@@ -80,6 +81,7 @@ CASCADE, PARENT = "cascade", "parent_id"
 HELD_AMOUNT = "y"  # followed by the index of the limit, the window and the second of the expiry
 TOPPED, MARKED = "z", "e"  # each followed by the index of the quota
 HELD = "x"  # followed by the index of the limit and the second of the expiry
+SOFT_SLOTS = ":soft"  # ends the parameters of slots that never reject
 NOT_BEFORE = "nb"
 PAUSE_MARK = "!"  # in no digest
 UNSHARDED = 1
@@ -373,11 +375,12 @@ def pack(rate: Rate, limit_index: int) -> str:
 
     The refill is left out where it is the capacity, as it usually is: every byte is billed.
     """
-    if rate.terms is not None:
-        return f"{QUOTA}{limit_index}:{text_of(rate)}"
     capacity, refill, period = (str(part // MILLI) for part in rate[:3])
     if is_slots(rate):
-        return f"{CONCURRENT}{capacity}:{period}:{limit_index}"
+        soft = SOFT_SLOTS if is_soft(rate) else ""
+        return f"{CONCURRENT}{capacity}:{period}:{limit_index}{soft}"
+    if rate.terms is not None:
+        return f"{QUOTA}{limit_index}:{text_of(rate)}"
     return f"{capacity}:{'' if refill == capacity else refill}:{period}:{limit_index}"
 
 
@@ -388,7 +391,8 @@ def unpack(packed: str) -> Rate:
     item_hours.limit_index_of(packed)  # raises for a kind of limit that this version does not know
     if item_hours.is_concurrent(packed):
         _, slots, lease_ttl = packed.split(":")[:3]
-        return Rate(int(slots) * MILLI, 0, int(lease_ttl) * MILLI)
+        terms = Terms(None, soft=True) if packed.endswith(SOFT_SLOTS) else None
+        return Rate(int(slots) * MILLI, 0, int(lease_ttl) * MILLI, terms)
     capacity, refill, period = packed.split(":")[:3]
     return Rate(int(capacity) * MILLI, int(refill or capacity) * MILLI, int(period) * MILLI)
 

@@ -64,7 +64,7 @@ def describe_limits(limits: Iterable[Limit]) -> str:
 
 
 def _describe_limit(limit: Limit) -> str:
-    if limit.lease_ttl is not None:
+    if limit.lease_ttl is not None and not limit.soft:
         slots = f"{limit.name} {format_number(limit.capacity)} in flight"
         return slots if limit.lease_ttl == 60 else f"{slots} (lease {limit.lease_ttl}s)"
     has_burst = limit.capacity != limit.refill_amount and not limit.soft
