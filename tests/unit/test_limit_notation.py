@@ -145,6 +145,8 @@ def test_quotas_are_read_and_written(text):
     assert Limit.parse(text) == limit
     assert str(limit) == text
     assert Limit.from_dict(limit.to_dict()) == limit
+    if limit.is_quota and limit.hold_ttl is None:
+        assert Limit.from_dict({**limit.to_dict(), "hold_ttl": "never"}) == limit
     assert Limit.from_stored(*limit.stored()) == limit
 
 

@@ -1,4 +1,7 @@
-"""Quotas and budgets as JSON values. Fields that have their default are left out."""
+"""Quotas and budgets as JSON values. Fields that have their default are left out.
+
+Holds that do not expire have a ``hold_ttl`` of null. Where null is not possible it is ``never``.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from zae_limiter.models.limit import (
     FirstUse,
     Limit,
 )
+from zae_limiter.models.notation import NEVER
 
 WINDOW_FIELDS = ("per", "every", "zone", "on", "at", "after_first_use")
 OPTION_FIELDS = ("soft", "hold_ttl", "thresholds")
@@ -60,13 +64,15 @@ def quota_from(data: Mapping[str, Any]) -> Limit:
     """Return a quota or budget from its fields; raise ValidationError for unknown ones."""
     is_budget = "budget" in data
     known = BUDGET_FIELDS if is_budget else QUOTA_FIELDS
-    options = {}
+    options: dict[str, Any] = {}
     for field, value in data.items():
         if field not in ("name", *known):
             raise ValidationError(
                 f"limit.{field}", value, f"is unknown; the fields are {', '.join(known)}"
             )
-        if field not in ("name", "quota", "budget"):
+        if field == "hold_ttl" and value == NEVER:
+            options[field] = None
+        elif field not in ("name", "quota", "budget"):
             options[field] = value
     if "name" not in data:
         raise ValidationError("limit", dict(data), "lacks name")

@@ -8,6 +8,7 @@ from typing import Any
 
 from zae_limiter.models.config import OnUnavailable
 from zae_limiter.models.limit import DEFAULT_LEASE_TTL, Limit
+from zae_limiter.models.notation import NEVER
 from zae_limiter.models.quota_fields import quota_fields, quota_from
 from zae_limiter.models.switches import Switch
 
@@ -181,7 +182,9 @@ def _system(system: SystemDecl) -> dict[str, Any]:
 def _terms_document(limit: Limit) -> dict[str, Any]:
     """Return a quota, a budget, a soft rate or soft slots as a document."""
     if limit.is_quota:
-        return quota_fields(limit)
+        fields = quota_fields(limit)
+        # CloudFormation refuses a template with null.
+        return fields if limit.hold_ttl is not None else {**fields, "hold_ttl": NEVER}
     hard = LimitDecl.of(replace(limit, soft=False)).to_dict()
     return {**hard, "soft": True}
 

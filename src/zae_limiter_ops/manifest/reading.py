@@ -11,7 +11,7 @@ from zae_limiter.bounded_json import is_deeper, too_deep
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.config import OnUnavailable
 from zae_limiter.models.limit import CONCURRENT_PLACES, MAX_LIMITS, Limit, places_of
-from zae_limiter.models.notation import parse_limit, parse_period
+from zae_limiter.models.notation import NEVER, parse_limit, parse_period
 from zae_limiter.models.quota_fields import BUDGET_FIELDS, QUOTA_FIELDS, quota_from
 from zae_limiter.models.switches import Switch, SwitchMode, parse_switch
 from zae_limiter.naming import (
@@ -359,7 +359,7 @@ def _plain_value(key: str, value: object) -> object:
     if key in ("quota", "every", "hold_ttl", "on", "after_first_use"):
         value = _number_of_text(value)
         if key == "hold_ttl" and isinstance(value, str):
-            return None if value == "never" else parse_period(value)
+            return None if value == NEVER else parse_period(value)
     return value
 
 

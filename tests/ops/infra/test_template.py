@@ -220,9 +220,16 @@ def test_the_template_of_a_manifest_finds_the_function_by_import():
     assert LimitsManifest.from_dict(as_text) == manifest
 
 
+def test_the_template_of_a_manifest_has_no_null_which_cloudformation_refuses():
+    limits = {"t": "5/month@UTC,hold=never,warn=none", "p": "5/concurrent,soft"}
+    manifest = LimitsManifest.from_dict({"system": {"limits": limits}})
+    assert "null" not in json.dumps(limits_template("my-app", manifest))
+
+
 @pytest.mark.slow  # cfn-lint takes seconds
 def test_the_template_of_a_manifest_has_no_warning(tmp_path):
-    manifest = LimitsManifest.from_dict({"system": {"limits": {"rpm": {"capacity": 5}}}})
+    limits = {"rpm": {"capacity": 5}, "t": "5/month@UTC,hold=never"}
+    manifest = LimitsManifest.from_dict({"system": {"limits": limits}})
     assert lint(tmp_path, as_yaml(limits_template("my-app", manifest))) == (0, "")
 
 

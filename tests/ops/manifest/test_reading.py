@@ -253,6 +253,7 @@ MONTHLY = {"quota": 5, "per": "month"}
         ({**MONTHLY, "soft": "True"}, Limit.quota("t", 5, per="month", soft=True)),
         ({**MONTHLY, "soft": "false"}, Limit.quota("t", 5, per="month")),
         ({**MONTHLY, "hold_ttl": "never"}, Limit.quota("t", 5, per="month", hold_ttl=None)),
+        ({**MONTHLY, "hold_ttl": None}, Limit.quota("t", 5, per="month", hold_ttl=None)),
         (
             {"budget": "12.5", "currency": "EUR", "per": "week", "on": "sun", "at": "06:30"},
             Limit.budget("t", "12.5", currency="EUR", per="week", on="sun", at="06:30"),

@@ -206,6 +206,23 @@ def test_an_export_names_entities_that_are_special_in_yaml(shell, tmp_path, engi
         assert (found["changes"], found["adopt"]) == ([], 2 * len(names))
 
 
+def test_an_export_writes_never_for_holds_that_do_not_expire(shell, tmp_path):
+    quota = Limit.quota("tokens", 5, per="month", hold_ttl=None)
+    budget = Limit.budget("usd", 5, per="month", hold_ttl=None)
+    with SyncRepository.open(url=shell.url) as repository:
+        repository.set_system_defaults([quota, budget])
+    file = tmp_path / "exported.yaml"
+    for output in ("yaml", "json"):
+        shell("limits", "export", "--file", file, "--output", output)
+        declared = yaml.safe_load(file.read_text())["system"]["limits"]
+        assert [declared[name]["hold_ttl"] for name in ("tokens", "usd")] == ["never", "never"]
+        assert shell("limits", "plan", "-f", file, "--output", "json").json["changes"] == []
+    with SyncRepository.open(url=shell.url) as repository:
+        repository.set_system_defaults([Limit.quota("tokens", 5, per="month")])
+    planned = shell("limits", "plan", "-f", file).out
+    assert "tokens 5/month@UTC -> tokens 5/month@UTC,hold=never" in planned
+
+
 def test_a_plan_for_a_missing_file_is_for_an_empty_store(shell, manifest, tmp_path):
     file = tmp_path / "sub" / "new.db"
     store = ["--url", f"sqlite:///{file}"]
