@@ -7,7 +7,10 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import grpc
 import pytest
+from envoy.extensions.common.ratelimit.v3 import ratelimit_pb2
+from envoy.service.ratelimit.v3 import rls_pb2, rls_pb2_grpc
 
 from tests.service.running import service_settings
 from zae_limiter import SyncRepository
@@ -17,6 +20,12 @@ from zae_limiter_service.files import FileError
 from zae_limiter_service.settings import ServiceSettings
 
 ACQUIRE = {"entity": "e", "resource": "gpt-4", "amounts": {"tpd": 1}}
+# The same over gRPC.
+DESCRIPTOR = ratelimit_pb2.RateLimitDescriptor()
+for key, value in {"entity": "e", "resource": "gpt-4", "limit": "rpd"}.items():
+    DESCRIPTOR.entries.add(key=key, value=value)
+ADMITTED = rls_pb2.RateLimitResponse.OK
+SIGNED_BY = {"server": "ca", "gateway": "ca", "reader": "ca", "mallory": "stranger-ca"}
 
 
 @pytest.fixture
@@ -206,7 +215,7 @@ def test_settings_that_leave_the_service_open_are_refused(options, field):
 
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory):
-    """An authority, a certificate of the server, and those of two clients."""
+    """Two authorities, a certificate of the server, and those of clients."""
     folder = tmp_path_factory.mktemp("certificates")
 
     def openssl(*arguments):
@@ -219,7 +228,7 @@ def certificates(tmp_path_factory):
             "-days", "2", "-subj", f"/CN={name}",
         )  # fmt: skip
     (folder / "san").write_text("subjectAltName=IP:127.0.0.1,DNS:localhost\n", encoding="utf-8")
-    for name, authority in [("server", "ca"), ("gateway", "ca"), ("mallory", "stranger-ca")]:
+    for name, authority in SIGNED_BY.items():
         openssl(
             "req", *key, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}"
         )
@@ -242,6 +251,20 @@ def tls(folder):
     return {"certificate": folder / "server.pem", "key": folder / "server.key"}
 
 
+def ask_envoy(service, folder, name=None, token=None):
+    """Ask over gRPC with the certificate of a client, or without one, as Envoy does."""
+    pair = [None, None]
+    if name is not None:
+        pair = [(folder / f"{name}.{end}").read_bytes() for end in ("key", "pem")]
+    credentials = grpc.ssl_channel_credentials((folder / "ca.pem").read_bytes(), *pair)
+    request = rls_pb2.RateLimitRequest(domain="gateway", descriptors=[DESCRIPTOR])
+    metadata = None if token is None else [("authorization", f"Bearer {token}")]
+    address = f"127.0.0.1:{service.settings.grpc_port}"
+    with grpc.secure_channel(address, credentials) as channel:
+        stub = rls_pb2_grpc.RateLimitServiceStub(channel)
+        return stub.ShouldRateLimit(request, timeout=30, metadata=metadata)
+
+
 def test_tokens_work_over_tls(serve, tokens, certificates):
     service = serve(no_auth=False, tokens=tokens, **tls(certificates))
     client = service.client("secret-gateway", context=context(certificates))
@@ -257,6 +280,51 @@ def test_a_certificate_of_the_authority_may_acquire(serve, certificates):
         stranger = service.client(context=context(certificates, name))
         with pytest.raises((ssl.SSLError, ConnectionError, OSError)):
             stranger.post("/v1/leases", ACQUIRE)
+
+
+def test_over_grpc_a_certificate_of_the_authority_may_acquire(serve, limiter, certificates):
+    service = serve(
+        no_auth=False, grpc_port=0, client_ca=certificates / "ca.pem", **tls(certificates)
+    )
+    assert ask_envoy(service, certificates, "gateway").overall_code == ADMITTED
+    assert limiter.available("e", "gpt-4")["rpd"] == 99
+    for name in (None, "mallory"):
+        with pytest.raises(grpc.RpcError) as caught:
+            ask_envoy(service, certificates, name)
+        assert caught.value.code() is grpc.StatusCode.UNAVAILABLE  # the handshake fails
+    assert limiter.available("e", "gpt-4")["rpd"] == 99
+
+
+def test_over_grpc_a_file_says_what_a_certificate_may_do(serve, limiter, certificates, tokens):
+    with tokens.open("a", encoding="utf-8") as file:
+        file.write(
+            "certificates:\n"
+            "  - {name: gw, common_name: gateway, role: acquire, namespaces: ['*']}\n"
+            "  - {name: bystander, common_name: reader, role: read, namespaces: ['*']}\n"
+        )
+    service = serve(
+        no_auth=False,
+        grpc_port=0,
+        tokens=tokens,
+        client_ca=certificates / "ca.pem",
+        **tls(certificates),
+    )
+    assert ask_envoy(service, certificates, "gateway").overall_code == ADMITTED
+    for name, code in [
+        ("reader", grpc.StatusCode.PERMISSION_DENIED),
+        ("server", grpc.StatusCode.UNAUTHENTICATED),  # the file does not name it
+        (None, grpc.StatusCode.UNAVAILABLE),
+        ("mallory", grpc.StatusCode.UNAVAILABLE),
+    ]:
+        with pytest.raises(grpc.RpcError) as caught:
+            ask_envoy(service, certificates, name)
+        assert caught.value.code() is code
+    by_token = ask_envoy(service, certificates, "server", token="secret-gateway")
+    assert by_token.overall_code == ADMITTED
+    with pytest.raises(grpc.RpcError) as caught:  # a token does not replace the certificate
+        ask_envoy(service, certificates, token="secret-gateway")
+    assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+    assert limiter.available("e", "gpt-4")["rpd"] == 98
 
 
 def test_a_file_says_what_a_certificate_may_do(serve, certificates, tokens):
