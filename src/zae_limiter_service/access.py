@@ -22,7 +22,7 @@ _OF_CERTIFICATE = frozenset({"name", "common_name", "role", "namespaces"})
 
 
 class Role(StrEnum):
-    """What a caller may do."""
+    """The rights of a caller."""
 
     ACQUIRE = "acquire"  # leases, checks and explanations
     READ = "read"  # checks, explanations, entities, limits, usage, metrics
@@ -69,7 +69,7 @@ class AccessList(NamedTuple):
 
 
 class ServiceAccess:
-    """Finds the caller of a request; ``everybody`` is the caller where none is asked for."""
+    """Finds the caller of a request; without authentication ``everybody`` is the caller."""
 
     def __init__(
         self,
@@ -102,8 +102,8 @@ def open_access(
 ) -> ServiceAccess:
     """Return the access that the options describe.
 
-    Where certificates are asked for and no file says more, each one that the authority has signed
-    may acquire in the namespace of the service.
+    With ``has_client_ca`` and without a file, each caller with a certificate of that authority may
+    acquire in the namespace of the service.
     """
     if no_auth:
         return ServiceAccess(

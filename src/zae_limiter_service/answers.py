@@ -100,7 +100,7 @@ def error_answer(error: exceptions.ZAELimiterError) -> Answer:
                 503, "store-denied", "the store denies access; its operator must grant it"
             )
         case _:
-            # The text may name hosts of the store, which are nothing for clients.
+            # The text of the error may name hosts of the store, which clients must not learn.
             return overloaded(
                 "unavailable", "limits cannot be checked at the moment; try again later"
             )

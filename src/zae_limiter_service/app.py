@@ -1,4 +1,4 @@
-"""The ASGI application: the gate, the routes, and what is counted and logged about them."""
+"""The ASGI application: it asks the gate, calls a route, and counts and logs the request."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from zae_limiter_service.counters import ServiceCounters
 
 OWN_PATHS = ("/v1", "/healthz", "/readyz", "/metrics")
-NOBODY = ServiceCaller("", Role.READ, (ANY_NAMESPACE,))  # who asks for the health from this machine
+NOBODY = ServiceCaller("", Role.READ, (ANY_NAMESPACE,))  # a caller without a token
 CLIENT_GONE = Answer(499)  # never sent
 _logger = logging.getLogger(__name__)
 
@@ -135,7 +135,7 @@ class ServiceApp:
 
 
 class _Seen:
-    """What is known of a request when it is logged."""
+    """The parts of a request that are counted and logged."""
 
     __slots__ = ("caller", "namespace", "route", "route_path")
 

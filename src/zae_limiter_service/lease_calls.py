@@ -97,10 +97,10 @@ async def give_back(lease: Lease, taken: dict[str, Amounts]) -> None:
 
 
 async def end_expired(lease: Lease, resources: Iterable[str], settled: LeaseChange | None) -> bool:
-    """Give the holds of quotas back and leave rates as they are; tell whether that is possible.
+    """Give the holds of quotas back, and leave rates as they are; return False if nothing was done.
 
-    It is not if a name is a quota of the entity and a rate of its parent, or the reverse: one
-    settlement cannot tell them apart, so such a lease is left to expire in the store.
+    Nothing is done if a name is a quota of the entity and a rate of its parent, or the reverse. One
+    settlement would change both, so the holds of such a lease expire in the store instead.
     """
     returned = []
     for position, resource in enumerate(resources):

@@ -26,7 +26,7 @@ class LeaseId(NamedTuple):
 
 
 def id_prefix(host: str, worker: int) -> str:
-    """Return what all ids of a worker begin with."""
+    """Return the beginning that all ids of a worker share."""
     return f"{urlsafe_b64encode(host.encode()).decode().rstrip('=')}.{worker}."
 
 

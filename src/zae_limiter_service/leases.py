@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from zae_limiter_service.counters import ServiceCounters
     from zae_limiter_service.lease_calls import LeaseChange, LeaseRequest
 
-REMEMBERED_S = 600.0  # for which a repeated settlement gets the first answer
+REMEMBERED_S = 600.0  # for so long a repeated settlement gets the first answer
 MAX_REMEMBERED = 100_000
 ENDING_AT_ONCE = 64  # leases whose ends are written at the same time
 UNKNOWN = problem(
@@ -56,7 +56,7 @@ class OpenLease:
     clock: Callable[[], int]  # the time of the store, in milliseconds
     expires_at_s: float
     timer: asyncio.TimerHandle | None = None
-    lives: int = 0  # how often its time began; an expiry belongs to one of them
+    lives: int = 0  # counts the starts of its timer; an expiry is valid for one start
     settling: LeaseChange | None = None  # a settlement that the store has not confirmed
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -157,7 +157,7 @@ class LeaseTable:
             try:
                 await lease_calls.settle(entry.lease, change)
             except ZAELimiterError as error:
-                if isinstance(error, ValueError):  # nothing was noted, another one may follow
+                if isinstance(error, ValueError):  # wrong amounts: another settlement may follow
                     entry.settling = None
                 raise
             await entry.block.__aexit__(None, None, None)

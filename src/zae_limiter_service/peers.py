@@ -48,7 +48,7 @@ class Peers:
         if self._folder is None:
             return
         path = self._path(self.own)
-        path.unlink(missing_ok=True)  # of a worker that was killed
+        path.unlink(missing_ok=True)  # a killed worker leaves its socket behind
 
         async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             task = asyncio.current_task()

@@ -116,7 +116,7 @@ class ServiceSettings:
         names = {self.host, LOOPBACK, "localhost", "::1"}
         bracketed = {f"[{name}]" if ":" in name else name for name in names}
         hosts = {f"{name}:{self.port}" for name in bracketed}
-        if self.port == DEFAULT_PORTS[self.scheme]:  # which clients leave out
+        if self.port == DEFAULT_PORTS[self.scheme]:  # clients leave out a default port
             hosts |= bracketed
         if self.advertise is not None:
             hosts.add(urlsplit(self.advertise).netloc)

@@ -38,8 +38,9 @@ def uvicorn_options(settings: ServiceSettings) -> dict[str, Any]:
     return options
 
 
-# In the scope of a request: a function that sends a whole answer. The application takes it out of
-# the scope, since both refer to each other and would have to be found by the garbage collector.
+# The key, in the scope of a request, of a function that sends a whole answer. The application takes
+# the function out of the scope: both refer to each other, and only the garbage collector would free
+# them.
 REPLY = "zae_limiter.reply"
 
 

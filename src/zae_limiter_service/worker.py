@@ -50,7 +50,7 @@ _logger = logging.getLogger(__name__)
 
 
 class WorkerPlace(NamedTuple):
-    """Which worker of which host this is. ``folder`` has the sockets of all workers."""
+    """The host and the number of a worker; ``folder`` has the sockets of all workers."""
 
     host: str
     number: int = 0

@@ -86,7 +86,7 @@ class AcquireCall:
         *,
         is_acquire: bool = True,
     ) -> Grant:
-        """Charge all buckets, or none and raise RateLimitExceeded. The receipt has the outcome."""
+        """Charge all buckets, or raise RateLimitExceeded. The receipt gets the outcome."""
         if self.repository is None:
             self.repository = await self.open_repository()
         charging = self.repository.charging

@@ -106,7 +106,7 @@ class HeldQuotas:
                 yield charge, renewable
 
     def _next_renewal_ms(self, now_ms: int) -> int | None:
-        """Return the next renewal: after half of the shortest TTL."""
+        """Return the moment of the next renewal: half of the shortest TTL from now."""
         moments = []
         for charge, holds in self.due():
             for hold in holds:

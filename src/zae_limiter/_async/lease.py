@@ -104,9 +104,9 @@ class Lease:
 
     @property
     def shadowed(self) -> bool:
-        """Whether shadow mode let the acquire or a ``consume`` through that did not fit.
+        """Whether shadow mode let through an acquire or a ``consume`` that did not fit.
 
-        That is the mode of the call or limiter, or that of a bucket.
+        The mode may be that of the call, of the limiter or of a bucket.
         """
         if self._watch is not None and self._watch.would_reject is not None:
             return True
@@ -222,7 +222,7 @@ class Lease:
             if not admitted:
                 raise
         except BaseException:
-            if not self._holds(receipt.outcome):  # if it holds it, the end of the block refunds it
+            if not self._holds(receipt.outcome):  # the end of the block refunds a booked charge
                 await self._call.give_back(receipt, checked)
             raise
 
@@ -302,7 +302,7 @@ class Lease:
             self._wake_slot_waiters()
 
     def _close(self, ended: Receipt[None]) -> None:
-        """Close the lease of a further resource, whose end the receipt of the whole lease notes."""
+        """Close the lease of a further resource; ``ended`` is the receipt of the whole lease."""
         with self._lock:
             self._open = False
             self._ended = ended

@@ -296,7 +296,7 @@ class SeveralAcquire(Acquire):
 
 
 class SeveralLease(Lease):
-    """The lease of an acquire over several resources: itself for the first, others beside it."""
+    """The lease of the first of several resources, which also keeps the leases of the others."""
 
     __slots__ = ("_further",)
 

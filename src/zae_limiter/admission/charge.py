@@ -82,8 +82,8 @@ def plan_charge(
 ) -> ChargePlan | None:
     """Charge every limit or none; None if the bucket has seen newer configuration.
 
-    ``refreshed`` says that the configuration was read after that, so that it is used as it is.
-    ``until_ms`` makes it a reservation.
+    ``refreshed`` says that the caller has read the configuration again because of such a bucket;
+    then the charge uses that configuration. ``until_ms`` makes the charge a reservation.
     """
     in_force = charge.in_force
     if image is not None and has_limits(image, in_force):
@@ -212,7 +212,7 @@ def statuses(charge: Charge, seen: BucketImage, now_ms: int) -> list[LimitStatus
             compared.append(listed)
             continue
         if is_slots(state.rate):
-            fits = amount_milli <= limit.capacity_milli  # of the whole, if this is one shard
+            fits = amount_milli <= limit.capacity_milli  # the capacity of all shards together
             retry_after = retry_after_s(seen, key, amount_milli, now_ms) if fits else math.inf
         elif retry_after is None:
             retry_after = retry_after_seconds(state, amount_milli, now_ms)

@@ -23,9 +23,9 @@ def fits(
 ) -> bool:
     """Tell whether every limit of a bucket holds its amount; never during a pause.
 
-    An amount of 0 requires a level that is not below zero: a debt stops every call until the debt
-    is repaid, also calls that do not name the limit. Slots that have expired count as free. A soft
-    limit holds every amount.
+    An amount of 0 requires a level of at least 0: until a debt is repaid, it stops every call, also
+    calls that do not name the limit. Slots that have expired count as free. A soft limit holds
+    every amount.
 
     With ``until_ms`` the charge is a reservation: tokens that accrue until then count, too.
     ``returned_milli`` and ``taken_milli`` are the amounts of other changes that the same write
@@ -60,8 +60,8 @@ def fits(
 
 
 def has_no_debt(image: BucketImage, keys: Iterable[str], now_ms: int) -> bool:
-    """Tell whether none of the limits is below zero; a soft limit may be.
+    """Tell whether every limit has a level of at least 0; soft limits are not checked.
 
-    After a charge in shadow mode this is the answer whether the charge did fit.
+    On the bucket after a charge in shadow mode, the result says whether that charge did fit.
     """
     return fits(image, dict.fromkeys(keys, 0), now_ms)

@@ -192,7 +192,7 @@ def topped_units(state: LimitState, number: int) -> int:
 def fits_at_ms(state: LimitState, units: int, now_ms: int) -> int | None:
     """Return the moment at which a quota holds an amount; None if the amount never fits.
 
-    That is now, or when enough holds of dead calls have expired, or when the next window begins.
+    The moment is now, the expiry of enough holds of dead calls, or the start of the next window.
     """
     _, window = quota_terms(state.rate)
     if free_units(state, now_ms, charging=units > 0) >= units:
@@ -279,7 +279,7 @@ class QuotaLedger:
                 self._subtract(hold.name, hold.units)
             else:
                 self.is_doubtful = True
-                change += hold.units  # it was returned already, and no longer counted as usage
+                change += hold.units  # the hold was returned before, and its usage with it
         if settlement.keeps and is_own and (after := hold.units + settlement.change):
             self._add(hold.name, after)
         self._usage += change
@@ -299,11 +299,11 @@ class QuotaLedger:
                 number = joined(window, self._state.balance_milli, self._now_ms)
             if number > self.number and not self._charges:
                 self.number = number
-                self._owed = self._returned = 0  # they belong to the window before
+                self._owed = self._returned = 0  # earlier settlements belong to the last window
         return number == self.number
 
     def renew(self, hold: QuotaHold) -> int | None:
-        """Move a held amount to a later expiry, and return that; None if the hold has expired."""
+        """Renew a hold, and return its new second of expiry; None if the hold has expired."""
         if hold.life not in ("", self.life) or self._held.get(hold.name, 0) < hold.units:
             self.is_doubtful = True
             return None
@@ -322,8 +322,9 @@ class QuotaLedger:
     def take(self, units: int, *, as_debt: bool = False) -> QuotaHold:
         """Take an amount, whether or not it fits, and hold it.
 
-        An amount of 0 takes nothing; the hold then names the window for debts that come later. It
-        names none if a first use has yet to begin one. ``as_debt`` is for a charge in shadow mode.
+        An amount of 0 takes nothing; the hold then names the window for debts that come later. If
+        no first use has begun a window yet, the hold names NO_WINDOW. ``as_debt`` is for a charge
+        in shadow mode.
         """
         terms, window = quota_terms(self._state.rate)
         if not units:
@@ -343,8 +344,8 @@ class QuotaLedger:
     def finish(self, *, asked: bool) -> QuotaMove:
         """Return the changes of the write.
 
-        ``asked`` says that the write charges the bucket: then no quota may be overdrawn, not even
-        one that is not named. A soft quota has no such bound.
+        ``asked`` says that the write charges the bucket. Such a write is refused if a quota is
+        overdrawn, also a quota that the call does not name. Soft quotas have no such bound.
         """
         terms, window = quota_terms(self._state.rate)
         taken = self._charged + self._owed
@@ -360,7 +361,7 @@ class QuotaLedger:
         at_stamp = current_window(self._state, self._now_ms)
         if self._charges or self._is_settled or (asked and at_stamp == self.number):
             low, high = balance_in(self.number, -HALF_SPAN) + 1, balance_in(self.number, HALF_SPAN)
-        elif asked:  # not named, and its window is over
+        elif asked:  # the call does not name the quota, and the quota's window is over
             low = balance_in(last_ended(window, at_stamp, self._now_ms), -HALF_SPAN) + 1
         if asked and at_stamp == self.number:
             low = balance_in(self.number, taken - self._returned)
@@ -493,10 +494,10 @@ def reset_quota(key: str, state: LimitState, now_ms: int) -> QuotaMove | None:
 
 
 def rebase_quota(key: str, state: LimitState, rate: Rate, now_ms: int) -> QuotaMove:
-    """Return the move of a quota to another amount or calendar: what was used stays used.
+    """Return the move of a quota to another amount or calendar: its usage stays.
 
-    With another calendar, calls in flight keep their estimates: their holds are forgotten. Another
-    amount, or other thresholds, count as raised as far as they are reached.
+    Another calendar forgets the holds, so the estimates of calls in flight stay charged. After a
+    change of the amount or of the thresholds, all thresholds that are reached count as raised.
     """
     assert state.quota is not None
     old_terms, before = quota_terms(state.rate)

@@ -162,7 +162,7 @@ def reset_moves(image: BucketImage, now_ms: int) -> list[Move]:
 
 
 def reset_quotas(image: BucketImage, now_ms: int) -> list[QuotaMove]:
-    """Return the changes of a reset to quotas; none for a window in which nothing was used."""
+    """Return the changes of a reset; none for a quota without a charge in its current window."""
     planned = [
         reset_quota(key, state, now_ms)
         for key, state in image.limits.items()

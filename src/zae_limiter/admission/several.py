@@ -214,8 +214,8 @@ def _merged(charges: Sequence[Charge]) -> Charge:
 def _shares(charge: Charge, holds: tuple[QuotaHold, ...]) -> tuple[QuotaHold, ...]:
     """Return the part of a bucket's holds that belongs to one charge.
 
-    A store adds up the holds of an expiry, so that a hold may be settled in parts. A charge without
-    an amount holds nothing, but its debts belong to the window of the hold.
+    A store keeps one sum for all holds of an expiry, so a hold can be settled in parts. The share
+    of a charge without an amount is 0, but it names the window to which later debts belong.
     """
     shares = []
     for hold in holds:

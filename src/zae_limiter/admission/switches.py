@@ -48,7 +48,7 @@ def switches_of(snapshot: ConfigSnapshot) -> Switches | None:
 
 
 def switched(charge: Charge, switches: Switches | None, now_ms: int) -> Charge:
-    """Return a charge with the switch that counts at its stamp. A bypassed one takes no slots."""
+    """Return a charge with the switch that counts at its stamp; under bypass, without slots."""
     current = None if switches is None else switches.at(now_ms)
     if current is None or current[1].mode is SwitchMode.ENFORCE:
         return charge
@@ -60,9 +60,10 @@ def switched(charge: Charge, switches: Switches | None, now_ms: int) -> Charge:
 
 
 def denial(charges: Sequence[Charge], now_ms: int) -> Rejection | None:
-    """Return the rejection of a request of which a bucket is denied; None if none is.
+    """Return the rejection of a request if one of its buckets is denied; None if none is denied.
 
-    It lists the limits of the denied buckets. They are not read, so nothing of them is available.
+    The rejection lists the limits of the denied buckets. These buckets are not read, so the
+    rejection shows 0 as available.
     """
     from zae_limiter.models.status import LimitStatus  # imported here, since denials are rare
 
@@ -88,9 +89,9 @@ def denial(charges: Sequence[Charge], now_ms: int) -> Rejection | None:
 
 
 def after_switch(status: LimitStatus, switch: Switch) -> LimitStatus:
-    """Return the status of a limit after a charge under a switch, which did not reject it.
+    """Return the status of a limit after a charge that was admitted under a switch.
 
-    The wait of an overdrawn limit stays: then its debt is repaid.
+    ``retry_after_seconds`` of an overdrawn limit stays: it is the time until the debt is repaid.
     """
     is_overdrawn = switch.mode is SwitchMode.SHADOW and status.available < 0
     return replace(
@@ -103,9 +104,10 @@ def after_switch(status: LimitStatus, switch: Switch) -> LimitStatus:
 
 
 def under_switch(status: LimitStatus, switch: Switch, now_ms: int) -> LimitStatus:
-    """Return the status of a limit under a switch: ``deny`` exceeds it, other modes do not.
+    """Return the status of a limit under a switch.
 
-    A pause stops a bucket in every mode.
+    Under ``deny`` the limit is exceeded. In other modes it is exceeded only while a pause stops the
+    bucket.
     """
     status = replace(status, mode=switch.mode.value, mode_until=switch.until)
     if switch.mode is SwitchMode.DENY:

@@ -110,7 +110,7 @@ def raised_percent(state: LimitState, now_ms: int) -> int | None:
 def with_raised(
     entity_id: str, resource: str, image: BucketImage, now_ms: int
 ) -> tuple[BucketImage, list[Crossing]]:
-    """Return the bucket with all reached thresholds marked, and those that were not before."""
+    """Mark all reached thresholds; return the bucket, and the thresholds that are newly marked."""
     crossings = []
     while (mark := due_mark(image)) is not None:
         state = image.limits[mark.key]
@@ -122,7 +122,7 @@ def with_raised(
 
 
 def crossing(entity_id: str, resource: str, mark: Mark, state: LimitState, now_ms: int) -> Crossing:
-    """Describe a threshold that was just marked, given the quota after that."""
+    """Describe a threshold that was just marked; ``state`` is the quota with that mark."""
     terms, window = quota_terms(state.rate)
     limit, number = limit_of(plain_name(mark.key), state.rate), mark.value // MARKS
     topped, level = topped_units(state, number), level_in(number, state.balance_milli)

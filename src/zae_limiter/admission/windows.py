@@ -17,7 +17,7 @@ from zae_limiter.models.limit import DAY, LATE_SETTLEMENTS_MS, FirstUse, Limit
 SPAN = 10**22  # larger than any level or debt; stored balances depend on it: never change it
 HALF_SPAN = SPAN // 2
 NO_WINDOW = 0  # the number of a first-use window before its first use
-MARKS = 10  # a mark is so many times the number of its window, and the position of a threshold
+MARKS = 10  # a mark is MARKS times the number of its window, plus the position of a threshold
 
 Window = Calendar | FirstUse
 HoldName = tuple[int, int]  # the number of the window, and the second of the expiry
@@ -37,7 +37,7 @@ class QuotaState(NamedTuple):
 
 
 def plain_quota(quota: QuotaState | None) -> tuple[object, ...]:
-    """Return the state of a quota as plain values, which ``quota_of`` reads; none without one."""
+    """Return the state of a quota as plain values for ``quota_of``; empty if there is no quota."""
     if quota is None:
         return ()
     return [[list(name), units] for name, units in quota.holds.items()], quota.topped, quota.marked
@@ -125,7 +125,7 @@ def end_ms(window: Window, number: int) -> int:
 
 
 def kept_until_ms(window: Window, number: int) -> int:
-    """Return until when the balance of a window is kept, for settlements that come late."""
+    """Return the moment until which a window's balance is kept for late settlements."""
     late = DAY * 1000 if isinstance(window, FirstUse) else LATE_SETTLEMENTS_MS
     return end_ms(window, number) + late
 
@@ -143,7 +143,7 @@ def has_expired(expires_s: int, now_ms: int) -> bool:
 
 
 def held_in(holds: Mapping[HoldName, int], number: int, now_ms: int, *, expired: bool) -> int:
-    """Return the held amount of a window: that of live calls, or the expired one."""
+    """Return the sum of a window's holds: of the expired ones, or of those still valid."""
     return sum(
         [
             units
@@ -162,10 +162,11 @@ def free_level(
     *,
     charging: bool = True,
 ) -> int:
-    """Return the level of a quota at a moment; negative while it is overdrawn.
+    """Return the level of a quota at a moment; negative while the quota is overdrawn.
 
-    An earlier window is over: the quota is full. Expired holds count as returned, since a charge
-    returns them; a call that does not name the quota (``charging`` is False) does not.
+    If the balance belongs to an earlier window, the quota is full. A charge returns expired holds,
+    so they count as free. A call that does not name the quota (``charging`` is False) returns no
+    holds, so expired ones count as taken.
     """
     number = joined(window, balance, now_ms)
     if window_of(balance) < number:

@@ -48,7 +48,7 @@ class RejectionCache:
             image = entry.bucket.image
             if change.fits(image, now_ms):
                 return Prospect.FITS
-            if pending.look_first or not now_ms - self._ttl_ms < entry.at_ms <= now_ms:
+            if pending.reads_first or not now_ms - self._ttl_ms < entry.at_ms <= now_ms:
                 return Prospect.DOUBTFUL
             self._count()
             return Rejected(image, now_ms)
@@ -57,7 +57,7 @@ class RejectionCache:
         if shards.could_hold(images, change, now_ms):
             return Prospect.FITS
         if (
-            pending.look_first
+            pending.reads_first
             or not shards.were_seen(now_ms - self._ttl_ms, now_ms)
             or shards.with_other_limits(change.in_force)
         ):

@@ -66,7 +66,7 @@ class AHttp:
         try:
             response = await connection.send(message, now + timeout)
         except (OSError, MalformedResponse) as error:
-            was_idle = connection.was_closed_idle()
+            was_idle = connection.is_reused_and_silent()
             raise no_answer(destination, error, was_idle=was_idle) from error
         finally:
             pool.give_back(connection)

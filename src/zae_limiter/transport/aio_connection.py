@@ -84,7 +84,7 @@ class AioConnection(asyncio.BufferedProtocol):
             and not self._poll.readable()
         )
 
-    def was_closed_idle(self) -> bool:
+    def is_reused_and_silent(self) -> bool:
         """Return whether the connection was used before, and the last request got no answer."""
         return self.idle_since > 0 and not self._has_answer
 

@@ -88,7 +88,7 @@ class Retries:
         if not isinstance(error, Throttled) and not self._repeatable:
             return None
         if isinstance(error, NoAnswer):
-            if error.reused_connection:  # other idle connections may have been closed, too
+            if error.closed_idle:  # other idle connections may have been closed, too
                 return 0.0
             if not self._has_retried:
                 self._has_retried = True

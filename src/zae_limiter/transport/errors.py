@@ -14,7 +14,7 @@ class NotSent(RateLimiterUnavailable):
 class NoAnswer(RateLimiterUnavailable):
     """A request was sent at least in part, and got no usable answer: it may still be carried out.
 
-    ``reused_connection`` says that the connection had carried requests before, and ended without a
+    ``closed_idle`` says that the connection had carried requests before, and ended without a
     byte of an answer. Nearly always the server had closed the idle connection, and never read the
     request.
     """
@@ -23,10 +23,10 @@ class NoAnswer(RateLimiterUnavailable):
         self,
         message: str,
         *,
-        reused_connection: bool = False,
+        closed_idle: bool = False,
         cause: BaseException | None = None,
     ) -> None:
-        self.reused_connection = reused_connection
+        self.closed_idle = closed_idle
         super().__init__(message, cause=cause)
 
 

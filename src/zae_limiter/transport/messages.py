@@ -181,7 +181,7 @@ def no_answer(
     """
     message = f"no answer from {destination}: {_reason(error)}"
     closed = was_idle and _is_closed(error)
-    return NoAnswer(message, reused_connection=closed, cause=error)
+    return NoAnswer(message, closed_idle=closed, cause=error)
 
 
 def _is_closed(error: BaseException) -> bool:

@@ -68,7 +68,7 @@ class Http:
             response = connection.exchange(message, until)
         except (OSError, MalformedResponse) as error:
             connection.close()
-            was_idle = connection.was_closed_idle()
+            was_idle = connection.is_reused_and_silent()
             raise no_answer(destination, error, was_idle=was_idle) from error
         except BaseException:  # an interrupt: the response may still come, for the next request
             connection.close()
@@ -175,7 +175,7 @@ class ThreadConnection:
             and not self._poll.readable()
         )
 
-    def was_closed_idle(self) -> bool:
+    def is_reused_and_silent(self) -> bool:
         """Return whether the connection was used before, and the last request got no answer."""
         return self.idle_since > 0 and not self._has_answer
 

@@ -148,7 +148,7 @@ class WaitingLines:
     def let_all_ask(self, key: Hashable) -> None:
         """Wake the callers of a queue, so that they ask together: their window has begun.
 
-        Of a long queue the first ones are woken; the next head wakes others.
+        At most ``TOGETHER`` callers are woken; the next head of the queue wakes more.
         """
         with self._lock:
             line = self._lines.get(key)
@@ -162,7 +162,7 @@ class WaitingLines:
         return any(self.waiting(key) for key in keys)
 
     def resumes(self, key: Hashable, now_ms: int) -> bool:
-        """Tell whether a pause is over whose callers still ask one by one."""
+        """Tell whether the pause of a queue is over, while its callers still ask one by one."""
         with self._lock:
             head = self._head(key)
             return head is not None and 0 < head.paused_until_ms <= now_ms
@@ -220,7 +220,7 @@ class WaitingLines:
     def leave(self, sleeper: Sleeper) -> None:
         """Remove a caller from its line and queues, if present, and wake the next callers.
 
-        It may be called again after an interrupt, and then wakes them once more.
+        After an interrupt this can be called again; then the next callers are woken once more.
         """
         with self._lock:
             line = self._lines.get(sleeper.key)

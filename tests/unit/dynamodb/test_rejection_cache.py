@@ -71,7 +71,7 @@ def test_a_charge_of_a_caller_that_reads_first_is_not_rejected(
     rejections: RejectionCache,
 ) -> None:
     pending = _charge(11, 0)
-    pending.look_first = True
+    pending.reads_first = True
     assert rejections.judge(pending, NOW_MS) is Prospect.DOUBTFUL
 
 

@@ -25,8 +25,8 @@ class GroupRun:
         "changes",
         "deadline",
         "in_force",
-        "look_first",
         "now_ms",
+        "reads_first",
         "shard_id",
     )
 
@@ -36,7 +36,7 @@ class GroupRun:
         self.shard_id = leader.shard_id
         self.bucket_id = leader.bucket_id
         self.deadline = leader.deadline
-        self.look_first = leader.look_first
+        self.reads_first = leader.reads_first
         self.in_force = leader.change.in_force
         self.changes = [pending.change for pending in group]
         self._group = self._open = group

@@ -15,7 +15,7 @@ class PendingChange:
     """A change that waits for its write.
 
     ``stamp_ms`` is the stamp of the call; None if the clock has to be read before the write, as
-    after any wait. ``look_first`` asks for a read before the write. ``is_counted`` is False for
+    after any wait. ``reads_first`` asks for a read before the write. ``is_counted`` is False for
     writes that no caller has asked for. The write that carries the change leaves its ``outcome``
     here. A caller looks for it there if it has waited for another leader, or was cancelled. A
     waiter that is woken without an outcome is the next leader of its write queue.
@@ -27,8 +27,8 @@ class PendingChange:
         "clock",
         "deadline",
         "is_counted",
-        "look_first",
         "outcome",
+        "reads_first",
         "shard_id",
         "stamp_ms",
         "waiter",
@@ -41,7 +41,7 @@ class PendingChange:
         clock: Clock,
         deadline: Deadline,
         stamp_ms: int | None = None,
-        look_first: bool = False,
+        reads_first: bool = False,
         *,
         is_counted: bool = True,
     ) -> None:
@@ -52,7 +52,7 @@ class PendingChange:
         self.deadline = deadline
         self.waiter: Wakeable | None = None
         self.stamp_ms = stamp_ms
-        self.look_first = look_first
+        self.reads_first = reads_first
         self.is_counted = is_counted
         self.outcome: Outcome | None = None
 
@@ -63,8 +63,8 @@ class PendingChange:
         """Return the change of one bucket that a request asks for."""
         bucket_id = BucketId(namespace_id, charge.entity_id, charge.resource)
         change = BucketChange.of_charge(charge, request)
-        look_first = not request.speculative
-        return cls(bucket_id, change, request.clock, deadline, request.now_ms, look_first)
+        reads_first = not request.speculative
+        return cls(bucket_id, change, request.clock, deadline, request.now_ms, reads_first)
 
     def redirect(self, number: int) -> None:
         """Send the change to another shard."""
@@ -81,6 +81,6 @@ class PendingChange:
         """Tell whether one write may carry both."""
         return (
             self.clock is leader.clock
-            and self.look_first == leader.look_first
+            and self.reads_first == leader.reads_first
             and self.change.can_share_write(leader.change)
         )

@@ -24,7 +24,7 @@ from zae_limiter.models.config import ConfigSource
 
 
 class NothingToWrite(NamedTuple):
-    """No charge fits into ``image``, and no debt or credit is left.
+    """The decision without a write: every charge is rejected on ``image``, and nothing is settled.
 
     ``late_credits`` are those to a bucket or limit that does not exist, by stored name: the amount
     that is given back, and the part of it that came through children. They count as usage, although

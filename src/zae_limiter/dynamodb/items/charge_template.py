@@ -92,7 +92,10 @@ class TemplatedCharge:
         return update
 
     def text(self, table: str) -> str:
-        """Return the body of the request."""
+        """Return the body of the request.
+
+        The values are in the order in which ``update`` names them; change both together.
+        """
         if self.slot_writes or self.hold_writes or self.ends_pause:
             return self.update().text(table)
         bucket, trailer, version, counts = self.bucket, self.trailer, self.version, self.counts
@@ -111,7 +114,7 @@ class TemplatedCharge:
                 values.append(change)
             if consumed:
                 values.append(consumed)
-        values += (trailer.write_id, 1)
+        values += (trailer.write_id, 1)  # 1 is added to the count of writes
         if trailer.admitted:
             values.append(trailer.admitted)
         if not trailer.keeps:

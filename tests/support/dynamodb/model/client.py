@@ -206,7 +206,7 @@ class ModelClient:
         elif fate in ("fault_before", "fault_after"):
             error, after_s = ServerFault("500"), 2 * out_s
         elif fate.startswith("closed_idle"):
-            error, after_s = NoAnswer("closed", reused_connection=True), out_s
+            error, after_s = NoAnswer("closed", closed_idle=True), out_s
         else:
             error, after_s = NoAnswer("it took too long"), timeout_s
         loop.call_later(after_s, self._resolve, answer, error)

@@ -93,7 +93,7 @@ class DynamoBuckets:
         self._thresholds = ThresholdMarks(table, cache)
 
     def _build_write_path(
-        self, reader: ShardReader, max_shards: int, fresh_seconds: float
+        self, reader: ShardReader, max_shards: int, rejection_cache_ttl: float
     ) -> ShardRouter:
         """Build the path of a write: router, group commit, write loop, one conditional write."""
         table, client = self._table, self._client
@@ -140,7 +140,7 @@ class DynamoBuckets:
             reader=reader,
             throttled=throttled,
             counters=counters,
-            fresh_seconds=fresh_seconds,
+            rejection_cache_ttl=rejection_cache_ttl,
         )
 
     def charge(

@@ -55,9 +55,9 @@ class Cascade:
         receipt: Receipt[ChargeOutcome],
     ) -> ChargeOutcome:
         """Charge every bucket of a request or none. The caller is under a shield."""
-        first = Deadline(deadline.left() * CHARGE_SHARE)
+        charge_until = Deadline(deadline.left() * CHARGE_SHARE)
         pending = [
-            PendingChange.of_charge(namespace_id, charge, request, first)
+            PendingChange.of_charge(namespace_id, charge, request, charge_until)
             for charge in request.charges
         ]
         try:

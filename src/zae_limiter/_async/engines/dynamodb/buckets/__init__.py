@@ -1,1 +1,1 @@
-"""The port of buckets: group commit, the write loop, queries, resets and top-ups."""
+"""Writes to one bucket item: group commit, the write loop, one conditional write, upkeep."""

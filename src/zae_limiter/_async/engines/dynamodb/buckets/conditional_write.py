@@ -38,10 +38,12 @@ class ConditionalWriter:
         that the write was not made, ServerFault and NoAnswer that it may have been made, or that it
         may still arrive.
         """
-        first, client = Deadline(deadline.left() * FIRST_SHARE), self._client
+        send_until, client = Deadline(deadline.left() * FIRST_SHARE), self._client
         text = write.request.text(client.table)
         try:
-            answer = await client.call("UpdateItem", text, deadline=first, throttled=on_throttled)
+            answer = await client.call(
+                "UpdateItem", text, deadline=send_until, throttled=on_throttled
+            )
             item: Item = answer["Attributes"]
             return item
         except ConditionFailed as refused:
@@ -53,8 +55,8 @@ class ConditionalWriter:
         except ServerFault as fault:
             return await self._retry_guarded(write, fault, deadline)
         except NoAnswer as silence:
-            if silence.reused_connection:
-                return await self._repeat_if_unread(write, silence, deadline)
+            if silence.closed_idle:
+                return await self._repeat_after_closed_idle(write, silence, deadline)
             return await self._look_for(write, silence, deadline)
 
     async def read(self, key: Item, deadline: Deadline) -> Item | None:
@@ -71,7 +73,7 @@ class ConditionalWriter:
             return await self._look_for(write, fault, deadline)
         return await self._repeat(write, write.guarded_retry, fault, deadline)
 
-    async def _repeat_if_unread(
+    async def _repeat_after_closed_idle(
         self, write: PlannedWrite, silence: NoAnswer, deadline: Deadline
     ) -> Item:
         """Repeat a write that was sent just when the server closed the idle connection.
@@ -118,7 +120,7 @@ class ConditionalWriter:
                     raise
                 raise doubt from failed
             except InfrastructureError as error:
-                if not (isinstance(error, NoAnswer) and error.reused_connection):
+                if not (isinstance(error, NoAnswer) and error.closed_idle):
                     raise doubt from error
         raise doubt
 

@@ -121,7 +121,7 @@ class WriteLoop:
     async def _attempts(self, run: GroupRun) -> None:
         """Plan, write and learn, a bounded number of times or until every change is decided."""
         known: KnownBucket = self._cache.get(run.shard_id) or UNKNOWN_BUCKET
-        reads_first, has_rebased = run.look_first, False
+        reads_first, has_rebased = run.reads_first, False
         carried = CarriedTally(self._noted, run.bucket_id)
         try:
             for left in range(len(run.in_force.keys) + EXTRA_ATTEMPTS, -1, -1):

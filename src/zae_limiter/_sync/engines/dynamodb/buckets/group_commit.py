@@ -56,7 +56,7 @@ class GroupCommit:
         return pending.outcome
 
     def _abandon(self, pending: PendingChange) -> Outcome:
-        """Stop waiting for a leader that is dead: its event loop was closed during the write."""
+        """Stop waiting for a leader that is too slow, or whose event loop was closed."""
         if self._queues.give_up(pending):
             pending.outcome = NotSent("no write was made to this bucket in time; try again")
         elif pending.outcome is None:

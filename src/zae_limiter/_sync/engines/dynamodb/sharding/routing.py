@@ -57,7 +57,7 @@ class ShardRouter:
         reader: ShardReader,
         throttled: ThrottledItems,
         counters: Counters,
-        fresh_seconds: float,
+        rejection_cache_ttl: float,
     ) -> None:
         self._group_commit = group_commit
         self._multi_shard = multi_shard
@@ -66,7 +66,7 @@ class ShardRouter:
         self._reader = reader
         self._throttled = throttled
         self._counters = counters
-        self._fresh_ms = int(fresh_seconds * 1000)
+        self._seen_within_ms = int(rejection_cache_ttl * 1000)
         self._affinity = ShardAffinity()
 
     def submit(self, pending: PendingChange) -> Outcome:
@@ -111,7 +111,7 @@ class ShardRouter:
             if not isinstance(outcome, Rejected | ShardMerged):
                 return outcome
         in_force = pending.change.in_force
-        read_all = pending.look_first or isinstance(outcome, Rejected)
+        read_all = pending.reads_first or isinstance(outcome, Rejected)
         were_read = False
         for _ in range(MAX_ATTEMPTS):
             shards = self._known_shards(pending, read_all=read_all)
@@ -124,7 +124,7 @@ class ShardRouter:
                 if not isinstance(outcome, Rejected | ShardMerged):
                     return outcome
                 read_all = True  # the cache is out of date
-            elif not were_read and shards.older_than(now_ms - self._fresh_ms + 1):
+            elif not were_read and shards.older_than(now_ms - self._seen_within_ms + 1):
                 read_all = True
             elif outdated := shards.with_other_limits(in_force):
                 problem = self._update_limits(pending, outdated)
@@ -202,7 +202,7 @@ class ShardRouter:
     def _redirect_to_current(self, pending: PendingChange) -> bool:
         """Redirect a charge to the shard that this process stays with, if that seems to hold it."""
         change, in_force = pending.change, pending.change.in_force
-        if pending.look_first or change.until_ms is not None:
+        if pending.reads_first or change.until_ms is not None:
             return False
         if in_force.quota_keys or in_force.soft_keys:  # one shard alone does not tell
             return False
