@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -32,6 +33,7 @@ FIRST_S, FIRST_WITH_UNITS_S = 1.0, 0.3
 SORT_MEMORY_S = 60.0  # a sorted order that was asked for is prepared for so long
 READ_UNITS_PER_LISTED = 1.05  # an item, read consistently, and its entry in an index
 READ_UNITS_PER_SHOWN = 0.5  # an item of up to 4 kB, read by key
+MAX_READS = 1000  # refreshes of pages between two listings; older ones are forgotten
 
 
 @dataclass(slots=True)
@@ -95,6 +97,8 @@ class Board:
     seconds: float  # the duration of the listing
     by_resource: dict[str, list[LevelRow]] = field(default_factory=dict)
     bucket_counts: dict[str, int] = field(default_factory=dict)  # of each resource
+    limited_counts: dict[str, int] = field(default_factory=dict)  # entities of each resource
+    close_counts: dict[str, int] = field(default_factory=dict)  # entities of each resource
     _orders: dict[tuple[str, str], list[LevelRow]] = field(default_factory=dict)
 
     def in_order(self, resource: str, by: str) -> list[LevelRow]:
@@ -117,8 +121,19 @@ def _is_noteworthy(row: LevelRow) -> bool:
     )
 
 
+def _entities_by_resource(rows: Iterable[LevelRow]) -> dict[str, int]:
+    """Count the entities of each resource that have such a row."""
+    entities: dict[str, set[str]] = {}
+    for row in rows:
+        entities.setdefault(row.resource, set()).add(row.entity_id)
+    return {resource: len(found) for resource, found in entities.items()}
+
+
 class Shelf:
-    """The buckets of all listings so far; only changed ones are decoded again."""
+    """The buckets of all listings so far; only changed ones are decoded again.
+
+    Only the keeper's thread uses it, so that no page waits for a listing of very many buckets.
+    """
 
     def __init__(self) -> None:
         self._kept: dict[tuple[str, str], Kept] = {}
@@ -180,6 +195,8 @@ class Shelf:
             seconds,
             by_resource,
             counts,
+            _entities_by_resource(row for row in noteworthy if row.is_limited),
+            _entities_by_resource(row for row in noteworthy if row.is_close),
         )
 
 
@@ -222,7 +239,8 @@ class BoardKeeper:
         self._costs_units = costs_units
         self._on_renewed = on_renewed
         self._shelf = Shelf()
-        self._lock = threading.Lock()  # guards the shelf
+        # Buckets that pages have read by key, for the thread, which puts them on the shelf.
+        self._read_by_pages: deque[tuple[Sequence[BucketState], int]] = deque(maxlen=MAX_READS)
         self._changed = threading.Condition()
         self._board: Board | None = None
         self._board_at = 0.0  # the monotonic time at which the listing of the board began
@@ -275,8 +293,7 @@ class BoardKeeper:
         repository = self._repository()
         states = repository.read_buckets(wanted)
         now_ms = repository.charging.clock()
-        with self._lock:
-            self._shelf.update(states, now_ms)
+        self._read_by_pages.append((states, now_ms))
         drains = {(row.bucket, row.limit_name): row for row in rows}
         fresh: dict[tuple[tuple[str, str], str], LevelRow] = {}
         for state in states:
@@ -361,27 +378,30 @@ class BoardKeeper:
         started, cursor, is_first_page = time.monotonic(), None, True
         started_ms = repository.charging.clock()
         show_at, growth_s = started + PARTIAL_S, PARTIAL_S
-        with self._lock:
-            self._shelf.begin()
+        self._shelf.begin()
         while not self._is_closed and (is_first_page or cursor is not None):
             entries, cursor = repository.list_bucket_entries(PAGE, cursor)
-            with self._lock:
-                self._shelf.add(entries, repository.charging.clock())
+            self._take_over_reads()
+            self._shelf.add(entries, repository.charging.clock())
             is_first_page = False
             is_growing = self._board is None or not self._board.complete
             if is_growing and time.monotonic() >= show_at and cursor is not None:
                 self._publish(started, started_ms, complete=False)
                 growth_s *= 2  # each board costs as much as it has rows
                 show_at = time.monotonic() + growth_s
-        with self._lock:
-            self._shelf.end()
+        self._take_over_reads()
+        self._shelf.end()
         board = self._publish(started, started_ms, complete=True)
         self._on_renewed(repository, board)
 
+    def _take_over_reads(self) -> None:
+        """Put the buckets that pages have read meanwhile on the shelf."""
+        while self._read_by_pages:
+            self._shelf.update(*self._read_by_pages.popleft())
+
     def _publish(self, started: float, started_ms: int, *, complete: bool) -> Board:
         seconds = time.monotonic() - started
-        with self._lock:
-            board = self._shelf.board(started_ms, complete=complete, seconds=seconds)
+        board = self._shelf.board(started_ms, complete=complete, seconds=seconds)
         self._prepare(board)
         with self._changed:
             self._board, self._board_at, self._problem = board, started, None

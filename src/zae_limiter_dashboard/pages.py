@@ -40,7 +40,7 @@ from zae_limiter_dashboard.limits_view import compare_manifest, read_named_manif
 from zae_limiter_dashboard.live import LiveParts
 from zae_limiter_dashboard.overview import overview_of
 from zae_limiter_dashboard.problems import problem_of
-from zae_limiter_dashboard.rows import DEFAULT_SORT, SORTS, LevelRow, matching
+from zae_limiter_dashboard.rows import DEFAULT_SORT, SORTS, matching
 from zae_limiter_dashboard.store import (
     READ_UNITS_PER_CHECK,
     READ_UNITS_PER_SOURCE,
@@ -269,16 +269,13 @@ class PageRoutes:
     def _read_resources(self, ask: Ask) -> dict[str, Any]:
         watched = self._stores.watch(ask.namespace)
         board = watched.keeper.board()
-        noteworthy: dict[str, list[LevelRow]] = {}
-        for row in board.noteworthy:
-            noteworthy.setdefault(row.resource, []).append(row)
         names = sorted({*board.by_resource, *watched.resources()})
         lines = [
             {
                 "name": name,
                 "buckets": board.bucket_counts.get(name, 0),
-                "limited": len({r.entity_id for r in noteworthy.get(name, ()) if r.is_limited}),
-                "close": len({r.entity_id for r in noteworthy.get(name, ()) if r.is_close}),
+                "limited": board.limited_counts.get(name, 0),
+                "close": board.close_counts.get(name, 0),
             }
             for name in names
         ]

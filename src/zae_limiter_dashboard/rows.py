@@ -177,9 +177,13 @@ class LevelRow(NamedTuple):
 
         It is never shorter than a pause, and infinite if the amount exceeds the capacity.
         """
-        is_money = self.state.limit.currency is not None
+        state = self.state
+        is_full = self.level_milli >= state.capacity_milli
+        if is_full and not state.asked and state.paused_until_ms is None:
+            return 0.0  # most of very many buckets are full, and all are sorted by this time
+        is_money = state.limit.currency is not None
         wanted_milli = stored_units(self.asked, is_money) or (1 if is_money else MILLI)
-        if wanted_milli > self.state.capacity_milli:
+        if wanted_milli > state.capacity_milli:
             return math.inf
         return max(self._until(wanted_milli), self.paused_seconds)
 
