@@ -528,7 +528,8 @@ class History:
         if not is_complete:
             await self._write_later()
         since = len(self.table.stream)
-        unannounced = set() if is_complete else self._unannounced()
+        # At rest (``exact``) every announcement must have been made.
+        unannounced = set() if is_complete or exact else self._unannounced()
         limit = self.chance.choice((1, 3, 100))
         windows, next_key = [], None
         while True:
