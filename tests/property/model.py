@@ -184,7 +184,7 @@ class Log:
     at_ms: int
     accrued: Fraction = Fraction(0)
     rebased: int = 0
-    dormant: bool = False  # the bucket was forgotten because it was full
+    dormant: bool = False  # the limit, or its bucket, was forgotten because it was full
     entries: list[Entry] = field(default_factory=list)
 
     def follow(self, limit: Limit, now_ms: int) -> None:
@@ -339,7 +339,7 @@ class World:
         for part in parts:
             part.bucket.may_be_forgotten = not part.share.of_entity
             part.bucket.paused_until_ms = 0
-            self.buckets[part.share.entity, part.share.resource] = part.bucket
+            self._replace((part.share.entity, part.share.resource), part.bucket)
             for key, _, amount in part.pots():
                 self._shift(part.share, key, amount, now_ms, admitted=True)
             at = (part.share.entity, part.share.resource, part.bucket.hour)
@@ -355,12 +355,19 @@ class World:
         if known is None:
             return
         if Counter(stored) == Counter(pot.limit for pot in part.bucket.pots.values()):
-            self.buckets[place] = part.bucket
+            self._replace(place, part.bucket)
         else:
             known.roll(now_ms)
             known.pots.update({key: pot for key, pot, _ in part.pots() if key in known.pots})
         for key, pot in self.buckets[place].pots.items():
             self._log(*place, key, pot, now_ms)
+
+    def _replace(self, place: tuple[str, str], bucket: Bucket) -> None:
+        """Store a bucket; a limit that it dropped was full, and begins full if it comes back."""
+        self.buckets[place] = bucket
+        for (*at, key), log in self.logs.items():
+            if tuple(at) == place and key not in bucket.pots:
+                log.dormant = True
 
     def settle(self, share: Share, amounts: dict[str, int], now_ms: int) -> None:
         """Debts (positive) and credits (negative) by name, to one bucket."""
@@ -413,7 +420,10 @@ class World:
     def _log(self, entity: str, resource: str, key: Key, pot: Pot, now_ms: int) -> Log:
         """The log of a limit, at its present rate from now on."""
         log = self.logs.get((entity, resource, key))
-        if log is None or (log.dormant and log.limit != pot.limit):
+        if log is not None and log.dormant and log.limit != pot.limit:
+            log.check()
+            log = None
+        if log is None:
             log = self.logs[entity, resource, key] = Log(pot.limit, now_ms)
         log.dormant = False
         log.follow(pot.limit, now_ms)
