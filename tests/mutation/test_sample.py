@@ -67,6 +67,7 @@ TESTS = [
     "property/test_limit_notation.py",
     "property/test_mode_groups.py",
     "property/test_quota_guards.py",
+    "property/test_quota_histories.py",
     "property/test_stored_form.py",
     "property/test_moves.py",
     "property/test_reservations.py",
