@@ -99,7 +99,7 @@ def threads():
     return len(os.listdir("/proc/self/task"))  # noqa: PTH208 - a count of names
 
 
-def eventually(condition, seconds=2.0):
+def eventually(condition, seconds=10.0):
     """Whether it becomes true; polled, since the kernel does not tell."""
     until = time.monotonic() + seconds
     while not condition():
@@ -109,7 +109,7 @@ def eventually(condition, seconds=2.0):
     return True
 
 
-def in_thread(call, seconds=1.0):
+def in_thread(call, seconds=10.0):
     """What a call in another thread answers: its result, its error, or "hangs"."""
     answers = []
 

@@ -118,10 +118,10 @@ def test_waiting_in_vain_again_and_again_leaves_no_threads_and_no_files(sqlite_u
                     repo.delete_limits("user")
             assert threads() <= before + 2
             assert descriptors() <= files + 2
-        assert eventually(lambda: is_open_to_others(path), 1.0)
+        assert eventually(lambda: is_open_to_others(path))
         # With 5 ms for each, a call on a busy machine may come too late again.
         assert eventually(lambda: takes(limiter), 5.0)
-        assert eventually(lambda: threads() <= before, 1.0)
+        assert eventually(lambda: threads() <= before)
         assert is_open_to_others(path)
 
 
@@ -138,7 +138,7 @@ async def test_tasks_that_wait_in_vain_leave_no_threads_and_no_files(sqlite_url,
                 assert {type(each) for each in outcomes} == {RateLimiterUnavailable}
             assert threads() <= before + 2
             assert descriptors() <= files + 2
-        assert eventually(lambda: is_open_to_others(path), 1.0)
+        assert eventually(lambda: is_open_to_others(path))
         assert await take_async(limiter) == {"rpm": 1}
         assert is_open_to_others(path)
 
@@ -165,7 +165,7 @@ async def test_a_cancelled_wait_does_not_keep_the_lock(sqlite_url, path, suffix)
             held.free()
             with pytest.raises(asyncio.CancelledError):
                 await task
-        assert eventually(lambda: is_open_to_others(path), 1.0)
+        assert eventually(lambda: is_open_to_others(path))
         assert (await limiter.available("user", "api")) == {"rpm": 1000}
 
 
@@ -175,8 +175,8 @@ def test_a_repository_closed_while_another_process_holds_the_lock_lets_go_of_it(
     with HeldFile(path):
         assert take(SyncRateLimiter(repo), on_unavailable="allow") == {}
         repo.close()
-    assert eventually(lambda: is_free(path, "-lock"), 1.0)
-    assert eventually(lambda: descriptors() <= files, 1.0)
+    assert eventually(lambda: is_free(path, "-lock"))
+    assert eventually(lambda: descriptors() <= files)
 
 
 def test_opening_in_vain_again_and_again_leaves_no_threads_and_no_files(sqlite_url, path):
@@ -186,9 +186,9 @@ def test_opening_in_vain_again_and_again_leaves_no_threads_and_no_files(sqlite_u
         for _ in range(20):
             with pytest.raises(RateLimiterUnavailable):
                 SyncRepository.open(url=sqlite_url, request_timeout=0.01)
-    assert eventually(lambda: threads() <= before, 1.0)
-    assert eventually(lambda: descriptors() <= files, 1.0)
-    assert eventually(lambda: is_open_to_others(path), 1.0)
+    assert eventually(lambda: threads() <= before)
+    assert eventually(lambda: descriptors() <= files)
+    assert eventually(lambda: is_open_to_others(path))
 
 
 async def test_a_cancelled_opening_leaves_no_files(sqlite_url, path):
@@ -202,7 +202,7 @@ async def test_a_cancelled_opening_leaves_no_files(sqlite_url, path):
             with pytest.raises(asyncio.CancelledError):
                 await opening
     await asyncio.get_running_loop().shutdown_default_executor()  # its threads have ended
-    assert eventually(lambda: descriptors() <= files, 1.0)
+    assert eventually(lambda: descriptors() <= files)
     assert is_open_to_others(path)
 
 

@@ -76,13 +76,13 @@ class Bench:
 
     def harm(self):
         """What an interrupt has left behind; None if nothing."""
-        if not eventually(lambda: is_open_to_others(self.path), 0.5):
+        if not eventually(lambda: is_open_to_others(self.path)):
             locks = [end for end in ("-gate", "-lock") if not is_free(self.path, end)]
             return f"other processes are locked out ({locks or 'SQLite lock'})"
         left = in_thread(lambda: self.limiter.available("user", "api")["rpm"])
         if left != CAPACITY:
             return f"another thread finds {left!r} in place of {CAPACITY} tokens"
-        answer = in_thread(lambda: eventually(self.is_open_to_threads, 0.5))
+        answer = in_thread(lambda: eventually(self.is_open_to_threads, 5.0))
         return None if answer is True else f"another thread gets no answer ({answer!r})"
 
     def is_open_to_threads(self):

@@ -6,6 +6,7 @@ import json
 import select
 import socket
 import struct
+import time
 from contextlib import ExitStack, contextmanager
 from zlib import crc32
 
@@ -79,6 +80,14 @@ class Script(Listener):
     def _next_step(self):
         with self._lock:
             return self.steps.pop(0) if len(self.steps) > 1 else self.steps[0]
+
+
+def wait_for_requests(server, count):
+    """Return when a server has seen so many requests."""
+    until = time.monotonic() + 10
+    while len(server.seen) < count:
+        assert time.monotonic() < until
+        time.sleep(0.01)
 
 
 # --- steps

@@ -14,7 +14,7 @@ import pytest
 from zae_limiter_contract.stopwatch import Stopwatch
 
 from tests.integration.transport import scripted
-from tests.integration.transport.scripted import Script, full_listener
+from tests.integration.transport.scripted import Script, full_listener, wait_for_requests
 from tests.integration.transport.trees import request
 from zae_limiter._async.engines.dynamodb.client import DynamoClient
 from zae_limiter._sync.engines.dynamodb.client import DynamoClient as SyncDynamoClient
@@ -40,13 +40,6 @@ def no_leaks():
         yield
         gc.collect()
     assert [str(warning.message) for warning in caught] == []
-
-
-def wait_for_requests(server, count):
-    until = time.monotonic() + 10
-    while len(server.seen) < count:
-        assert time.monotonic() < until
-        time.sleep(0.01)
 
 
 # --- event loops
@@ -196,7 +189,7 @@ async def test_closing_does_not_wait_longer_than_a_request_may_take(no_leaks):
     with Script(scripted.hang_after_reading) as server:
         client = DynamoClient(TABLE, endpoint_url=server.url, request_timeout=0.3)
         call = asyncio.ensure_future(client.call("UpdateItem", KEY, deadline=Deadline(30)))
-        await asyncio.sleep(0.1)
+        await asyncio.to_thread(wait_for_requests, server, 1)
         with Stopwatch() as watch:
             await client.close()
         assert watch.within(0.3)

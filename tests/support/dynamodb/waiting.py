@@ -2,7 +2,19 @@
 
 import asyncio
 
+from zae_limiter import RateLimiterUnavailable
+
 PATIENT_S = 30  # for what takes milliseconds, on a busy machine
+
+
+async def answered(call):
+    """Repeat a call of a client with a short timeout until a busy machine answers in time."""
+    async with asyncio.timeout(PATIENT_S):
+        while True:
+            try:
+                return await call()
+            except RateLimiterUnavailable:
+                await asyncio.sleep(0)
 
 
 async def until(condition):

@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 
 import pytest
 
@@ -9,13 +10,14 @@ from tests.support.dynamodb import stored
 from tests.support.dynamodb.shared import shared_endpoint
 from tests.support.dynamodb.tables import store_url
 from tests.support.dynamodb.trees import AsyncTree, Awaited
-from tests.support.dynamodb.waiting import PATIENT_S
+from tests.support.dynamodb.waiting import PATIENT_S, answered
 from zae_limiter import RateLimiter, RateLimitExceeded
 from zae_limiter._sync.engines.dynamodb.client import DynamoClient
 from zae_limiter.testing import FakeClock
 
 USER, PARENT, API = "user-1", "org-1", "api"
 LATER_S = PATIENT_S
+CONNECTIONS = 2  # as many as the buckets of a cascade, which are charged at once
 
 
 class Failure(Exception):
@@ -83,15 +85,16 @@ class World:
         """A repository that is closed with the world; ``settings`` are those of the builder.
 
         It is patient: what is late is so because of the machine. A test in which something is lost
-        on the way says how long it waits.
+        on the way says how long it waits. Its repository has connections when the test begins.
         """
-        settings = {"request_timeout": PATIENT_S, **settings}
-        repo = await self.tree.build(
-            url=store_url(self.table, self.endpoint if proxy is None else proxy.url),
-            namespace=self.namespace,
-            **{"clock": self.clock, **settings},
-        )
+        settings = {"clock": self.clock, "request_timeout": PATIENT_S, **settings}
+        url = store_url(self.table, self.endpoint if proxy is None else proxy.url)
+        opening = partial(self.tree.build, url=url, namespace=self.namespace, **settings)
+        is_hasty = settings["request_timeout"] < PATIENT_S
+        repo = await (answered(opening) if is_hasty else opening())
         self._repositories.append(repo)
+        if is_hasty:
+            await answered(lambda: asyncio.gather(*(repo.ping() for _ in range(CONNECTIONS))))
         return repo
 
     async def client(self, proxy=None, **settings):

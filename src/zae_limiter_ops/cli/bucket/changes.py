@@ -27,6 +27,7 @@ from zae_limiter_ops.cli.shared.tables import print_hint
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from zae_limiter import SyncRepository
     from zae_limiter_ops.cli.shared.lookups import BucketView
     from zae_limiter_ops.cli.shared.store import StoreLocation
 
@@ -183,7 +184,7 @@ def pause(
     resource, seconds = _pause_target(resource, pause_s, all_resources)
     with store.open() as repository:
         is_known = is_known_entity(repository, entity_id)
-        resources = [resource] if resource else repository.list_resources()
+        resources = [resource] if resource else _all_resources(repository, entity_id)
         if not resources:
             raise click.ClickException(
                 "no resource of this namespace has limits or is in use, so nothing was paused; "
@@ -202,6 +203,15 @@ def pause(
         print_hint(
             output, f"no limits are stored for {names}; only calls that pass limits are paused"
         )
+
+
+def _all_resources(repository: SyncRepository, entity_id: str) -> list[str]:
+    """Return the resources with limits or in use, sorted, and those that the entity has buckets on.
+
+    A resource is registered as in use after its first acquire; the bucket is there before.
+    """
+    used = {state.resource for state in repository.get_buckets(entity_id)}
+    return sorted(used.union(repository.list_resources()))
 
 
 def _change_each(resources: list[str], change: Callable[[str], None]) -> None:

@@ -6,8 +6,8 @@ import pytest
 from zae_limiter_contract.stopwatch import Stopwatch
 
 from tests.integration.dynamodb.failures.states import TEN
-from tests.integration.dynamodb.failures.timing import answered
 from tests.support.dynamodb.seen import REGISTRY, USAGE
+from tests.support.dynamodb.waiting import answered
 from tests.support.dynamodb.world import together
 from zae_limiter import PermissionDenied, RateLimiterUnavailable, RateLimitExceeded
 

@@ -142,7 +142,7 @@ async def test_an_hour_that_is_not_stored_is_stored_before_the_next_turn(world, 
 
 
 async def test_without_its_store_the_hour_is_not_turned(world, proxy):
-    client = await world.client(proxy, request_timeout=0.5)
+    client = await world.client(proxy, request_timeout=2)
     await world.limits(HUNDRED)
     await client.take(rpm=1)
     world.next_hour()
@@ -160,7 +160,7 @@ async def test_without_its_store_the_hour_is_not_turned(world, proxy):
 
 
 async def test_killed_between_the_store_and_the_turn(world, proxy):
-    client, other = await world.client(proxy, request_timeout=0.5), await world.client()
+    client, other = await world.client(proxy, request_timeout=2), await world.client()
     await world.limits(HUNDRED)
     await client.take(rpm=1)
     world.next_hour()
@@ -359,7 +359,7 @@ async def test_limits_of_calls_are_dropped_and_stay_counted(world, client):
 
 
 async def test_a_turn_whose_answer_is_lost_is_announced(world, proxy):
-    client = await world.client(proxy, config_cache_ttl=10**6, request_timeout=1)
+    client = await world.client(proxy, config_cache_ttl=10**6, request_timeout=2)
     await world.limits(HUNDRED)
     await client.take(rpm=1)
     world.next_hour(ms=24 * 3_600_000)

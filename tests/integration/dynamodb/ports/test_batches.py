@@ -94,7 +94,7 @@ async def test_what_was_left_of_a_batch_is_done_in_the_end():
 
 async def test_what_is_never_done_is_an_outage():
     with busy_server(most=0) as (url, _):
-        client = DynamoClient("some-table-name", endpoint_url=url, request_timeout=0.3)
+        client = DynamoClient("some-table-name", endpoint_url=url, request_timeout=1)
         with pytest.raises(RateLimiterUnavailable, match="delete 25 of 25 items"):
             await batch_delete(client, KEYS[:25], Parallel())
         with pytest.raises(RateLimiterUnavailable, match="read 60 of 60 items"):

@@ -7,7 +7,7 @@ import pytest
 from tests.ops.cli.stores import on_both_engines, on_dynamodb
 from tests.support.dynamodb.shared import shared_proxy
 from tests.support.dynamodb.tables import store_url
-from zae_limiter import Limit, RateLimitExceeded, SyncRateLimiter
+from zae_limiter import Limit, RateLimitExceeded, SyncRateLimiter, SyncRepository
 from zae_limiter.store_url import parse_url
 
 RESOURCES = ("gpt-4", "gpt-5", "o-1")
@@ -22,6 +22,7 @@ def used(opened):
     for entity_id, resource in (("key-7", "gpt-5"), ("other", "o-1")):
         with limiter.acquire(entity_id, resource, {"rpm": 10}, [Limit.per_day("rpm", 10)]):
             pass
+    opened.list_resources()  # waits for the registration of both, which goes on in the background
     return limiter
 
 
@@ -51,6 +52,29 @@ def test_a_pause_on_all_resources_stops_an_entity_everywhere(cli, used):
     assert {bucket["paused_until"] for bucket in lifted} == {None}
     for resource in ("gpt-5", "o-1"):
         assert "paused" not in cli("explain", "key-7", resource).out
+
+
+@on_dynamodb
+def test_a_pause_on_all_resources_finds_a_bucket_whose_resource_is_not_registered_yet(
+    cli, url, opened
+):
+    """The registration is on its way, or was lost with the process that had to make it."""
+
+    def is_registry(exchange):
+        return "#RESOURCES_IN_USE" in str(exchange.body.get("Key"))
+
+    proxied = store_url(parse_url(url).place, shared_proxy().url)
+    with (
+        shared_proxy().fault("deny", when=is_registry) as lost,
+        SyncRepository.open(url=proxied) as repository,
+    ):
+        limits = [Limit.per_day("rpm", 10)]
+        with SyncRateLimiter(repository).acquire("key-7", "o-1", {"rpm": 1}, limits):
+            pass
+        repository._context.engine._context.later.drain(10)  # noqa: SLF001 - below the API
+        assert lost.used
+        assert "o-1" not in opened.list_resources()
+        assert "paused on o-1 until 20" in cli("bucket", "pause", "key-7", "300", ALL).out
 
 
 @on_both_engines
