@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import io
 import json
 import os
 import socket
@@ -85,6 +86,7 @@ class Control:
             raise self._unknown_region
         try:
             answer: dict[str, Any] = getattr(self._client(service), operation)(**parameters)
+            _read_streams(answer)
         except ZAELimiterError:  # there is no client to call
             raise
         except ClientError as error:
@@ -309,6 +311,13 @@ def _service_models() -> Any:
     from botocore.loaders import create_loader
 
     return create_loader()
+
+
+def _read_streams(answer: dict[str, Any]) -> None:
+    """Read what botocore leaves to be read later, so that a failure is one of the call."""
+    for name, value in answer.items():
+        if hasattr(value, "read"):
+            answer[name] = io.BytesIO(value.read())
 
 
 def _give_up_connecting(attempts: int, caught_exception: Any, **_: Any) -> None:
