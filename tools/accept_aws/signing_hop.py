@@ -120,6 +120,7 @@ def signer(region: str, credentials: Any) -> Sign:
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
+    request_queue_size = 128  # the suites open many connections at once; five is the default
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Say nothing about clients that have gone, as tests of outages and timeouts let them."""
