@@ -322,7 +322,7 @@ def test_the_log_has_another_name_in_settings_than_its_client(monkeypatch, place
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION", "AWS_DEFAULT_REGION"):
         monkeypatch.delenv(name, raising=False)
     control = Control()
-    assert control.call("logs", "describe_log_groups")["logGroups"] == []
+    assert "logGroups" in control.call("logs", "describe_log_groups")
     control.close()
     assert {place for _, place, _ in places.take()} == {ALL}
 
