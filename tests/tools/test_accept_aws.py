@@ -1,6 +1,9 @@
 """The acceptance command where no control plane is needed: arguments, report and order of steps."""
 
 import json
+import socket
+import struct
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -9,7 +12,7 @@ from tools.accept_aws import __main__ as command
 from tools.accept_aws.policies import ALL_CALLS, NOBODY, OTHER, PERMITTED
 from tools.accept_aws.records import FAILED, PASSED, SKIPPED, Report, Skip, StepResult
 from tools.accept_aws.run import Step, execute
-from tools.accept_aws.signing_hop import tables_of
+from tools.accept_aws.signing_hop import SigningHop, tables_of
 from tools.accept_aws.suites import on_table, read_costs
 
 
@@ -175,3 +178,16 @@ def test_a_form_is_sent_to_the_table_of_the_run():
 )
 def test_the_table_of_every_kind_of_write_is_known(request_body):
     assert tables_of(request_body) == {"a"}
+
+
+def test_a_client_that_has_gone_leaves_no_trace_in_the_output(tmp_path, capfd):
+    """Tests of outages and timeouts break connections; the output shows the progress of the run."""
+    url = "http://127.0.0.1:9"  # nothing listens there
+    with SigningHop(url, "eu-west-1", None, tmp_path / "tables", settle_s=0) as hop:
+        client = socket.create_connection(("127.0.0.1", int(hop.url.rpartition(":")[2])))
+        client.sendall(b"POST / HT")
+        time.sleep(0.1)  # the hop is reading
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        client.close()  # with a reset
+        time.sleep(0.1)
+    assert capfd.readouterr().err == ""

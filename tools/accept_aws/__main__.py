@@ -86,6 +86,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _begin(run: Run, options: argparse.Namespace) -> int:
     """Make the whole run on a new stack."""
     _introduce(run)
+    say(COST)
     if run.deployment.manager.describe() is not None:
         return _refuse(f"the stack {run.name} exists; choose another --name, or use --resume")
     if not options.yes and not _agrees():
@@ -136,7 +137,6 @@ def _introduce(run: Run) -> None:
     say(
         f"Account {report.account}, region {report.region}, stack {report.stack}, {report.endpoint}"
     )
-    say(COST)
 
 
 def _refuse(reason: str) -> int:

@@ -11,6 +11,7 @@ from tools.accept_aws.records import Skip
 from tools.accept_aws.run import Run
 from zae_limiter import SyncRepository
 from zae_limiter.testing import FakeClock
+from zae_limiter_ops.cli.shared.formatting import count_of
 
 NAMESPACE, ENTITY = "accept-expiry", "expiring"
 DAY_MS = 86_400_000
@@ -33,7 +34,7 @@ def plant(run: Run) -> str:
         ids = [event.event_id for event in repository.get_audit_events(ENTITY)]
     assert ids, "no audit event was stored"
     plan_file(run).write_text(json.dumps({"planted_ms": now_ms, "event_ids": ids}))
-    return f"{len(ids)} expired audit events are stored; look for them with --resume"
+    return f"{count_of(len(ids), 'expired audit event')} stored; look for them with --resume"
 
 
 def look(run: Run) -> str:
@@ -45,9 +46,10 @@ def look(run: Run) -> str:
     with SyncRepository.open(**run.opening, namespace=NAMESPACE) as repository:
         stored = {event.event_id for event in repository.get_audit_events(ENTITY)}
     if waiting := stored & set(plan["event_ids"]):
-        raise Skip(f"{len(waiting)} events are still stored after {hours:.1f} h: look again later")
+        count = count_of(len(waiting), "event")
+        raise Skip(f"{count} still stored after {hours:.1f} h: look again later")
     lost = set(plan["event_ids"]) - _archived_ids(run)
-    assert not lost, f"{len(lost)} events have left the table and are not in the archive"
+    assert not lost, f"lost, neither in the table nor in the archive: {', '.join(sorted(lost))}"
     return f"all events were archived within {hours:.1f} h"
 
 

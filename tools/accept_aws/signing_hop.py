@@ -12,6 +12,7 @@ both. Two things differ from the endpoint behind the hop:
 from __future__ import annotations
 
 import json
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -53,8 +54,7 @@ class SigningHop:
         self._lock = threading.Lock()
         self._last_writes: dict[str, float] = {}  # by table
         handler = type("Handler", (_Handler,), {"hop": self})
-        self._server = ThreadingHTTPServer((HOST, 0), handler)
-        self._server.daemon_threads = True
+        self._server = _Server((HOST, 0), handler)
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
 
     @property
@@ -116,6 +116,16 @@ def signer(region: str, credentials: Any) -> Sign:
         return dict(request.headers.items())
 
     return sign
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128  # the suites open many connections at once; five is the default
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing about clients that have gone, as tests of outages and timeouts let them."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -17,6 +17,7 @@ from zae_limiter.exceptions import ForeignTableError, RateLimiterUnavailable
 COMPOSITE = "composite"  # {ns}/RESOURCE#gpt-4 #CONFIG: all limits of a level in one item
 PER_LIMIT = "per-limit"  # ENTITY#key-1 #LIMIT#gpt-4#rpm: an item for each limit
 
+SCHEMA = "schema_version"  # of the version record
 KINDS = ("AUDIT#", "BUCKET#", "ENTITY#", "RESOURCE#", "SYSTEM#")
 MAX_NAMES = 6  # attributes that a message names; the rest is counted
 MAX_KEY_CHARACTERS = 120  # of a key in a message: a table of another program may have any keys
@@ -44,10 +45,14 @@ def decode_version_record(item: Item, table: str) -> dict[str, Any]:
         record: object = decode_document(item)
     except RateLimiterUnavailable:
         record = None
+    content = _record_content(item)
     if isinstance(record, dict):
-        return record
-    found = f"its version record {_key(item)} {_record_content(item)}"
-    raise ForeignTableError(table, found, form_of(item))
+        schema = record.get(SCHEMA)
+        # ``set_version_record`` may have stored any document, in an item of ours.
+        if type(schema) is int or is_ours(item):
+            return record
+        content = f"has a {DOCUMENT!r} whose {SCHEMA!r} is no whole number: {schema!r:.40}"
+    raise ForeignTableError(table, f"its version record {_key(item)} {content}", form_of(item))
 
 
 def foreign_items(item: Item, table: str) -> ForeignTableError:

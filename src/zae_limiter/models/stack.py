@@ -26,6 +26,7 @@ class StackOption:
     The flags of ``deploy``, the parameters of the template and the checks of ``StackOptions`` are
     made from it. ``least`` and ``most`` bound a whole number, ``choices`` lists the only ones,
     ``arn_of`` names the service whose ARN is taken, ``is_format`` is a pattern with ``{}`` in it.
+    ``unset_flag`` takes the value away again, since a deployment keeps what it does not name.
     """
 
     flag: str
@@ -35,6 +36,7 @@ class StackOption:
     choices: tuple[int, ...] = ()
     arn_of: str | None = None
     is_format: bool = False
+    unset_flag: str | None = None
 
     def check(self, name: str, value: object) -> None:
         """Raise ValidationError for a value that the option does not take."""
@@ -96,6 +98,7 @@ class StackOptions:
         "Enable point-in-time recovery of the table, for this many days.",
         least=1,
         most=35,
+        unset_flag="--no-pitr",
     )
     log_retention_days: int = _option(
         30,
@@ -115,6 +118,7 @@ class StackOptions:
         "Concurrent executions that are reserved for the aggregator.",
         least=1,
         most=1000,
+        unset_flag="--no-reserved-concurrency",
     )
     lambda_duration_threshold_pct: int = _option(
         80,
@@ -125,16 +129,32 @@ class StackOptions:
     )
     enable_alarms: bool = _option(True, "--alarms/--no-alarms", "Create alarms; default: yes.")
     alarm_sns_topic: str | None = _option(
-        None, "--alarm-sns-topic", "SNS topic that alarms notify.", arn_of="sns"
+        None,
+        "--alarm-sns-topic",
+        "SNS topic that alarms notify.",
+        arn_of="sns",
+        unset_flag="--no-alarm-sns-topic",
     )
     permission_boundary: str | None = _option(
-        None, "--permission-boundary", "Permission boundary of every role.", arn_of="iam"
+        None,
+        "--permission-boundary",
+        "Permission boundary of every role.",
+        arn_of="iam",
+        unset_flag="--no-permission-boundary",
     )
     role_name_format: str | None = _option(
-        None, "--role-name-format", "Name of roles, such as 'pb-{}-PowerUser'.", is_format=True
+        None,
+        "--role-name-format",
+        "Name of roles, such as 'pb-{}-PowerUser'.",
+        is_format=True,
+        unset_flag="--no-role-name-format",
     )
     policy_name_format: str | None = _option(
-        None, "--policy-name-format", "Name of policies, such as 'pb-{}-Power'.", is_format=True
+        None,
+        "--policy-name-format",
+        "Name of policies, such as 'pb-{}-Power'.",
+        is_format=True,
+        unset_flag="--no-policy-name-format",
     )
     enable_audit_archival: bool = _option(
         True,
@@ -148,15 +168,21 @@ class StackOptions:
         least=1,
         most=3650,
     )
-    enable_tracing: bool = _option(False, "--enable-tracing", "Trace functions with X-Ray.")
+    enable_tracing: bool = _option(
+        False, "--enable-tracing/--no-tracing", "Trace functions with X-Ray; default: no."
+    )
     create_iam: bool = _option(True, "--iam/--no-iam", "Create roles and policies; default: yes.")
     create_iam_roles: bool = _option(
         False,
-        "--create-iam-roles",
-        "Create roles for applications, operators and readers, too.",
+        "--create-iam-roles/--no-create-iam-roles",
+        "Create roles for applications, operators and readers, too; default: no.",
     )
     aggregator_role_arn: str | None = _option(
-        None, "--aggregator-role-arn", "Existing role that functions run with.", arn_of="iam"
+        None,
+        "--aggregator-role-arn",
+        "Existing role that functions run with.",
+        arn_of="iam",
+        unset_flag="--no-aggregator-role-arn",
     )
     enable_deletion_protection: bool = _option(
         False,
@@ -186,6 +212,11 @@ class StackOptions:
     def has_functions(self) -> bool:
         """Whether the stack can have functions, which need a role."""
         return self.create_iam or self.aggregator_role_arn is not None
+
+    @property
+    def archives_events(self) -> bool:
+        """Whether the aggregator archives expired audit events."""
+        return self.enable_audit_archival and self.enable_aggregator and self.has_functions
 
 
 class DescribedOption(NamedTuple):

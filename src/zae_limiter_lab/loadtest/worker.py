@@ -21,6 +21,9 @@ from zae_limiter_lab.loadtest.processes import NodeProcess
 LOAD_FOLDER = "/var/task/load"  # where the image has the pushed folder
 # Time at the end of a function in which users end their tasks and the last report is sent.
 MARGIN_S = 25.0
+# NAT gateways and load balancers drop connections that were idle for 350 s, and a caller without a
+# master waits on one for the answer.
+ALONE_S = 270.0
 
 
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
@@ -29,6 +32,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     left_s = context.get_remaining_time_in_millis() / 1000 - MARGIN_S
     if event["mode"] == "worker":
         return _run(plan, ("worker", str(event["port"]), event["master"]), left_s)
+    left_s = min(left_s, ALONE_S)
     if plan.mode == "run" and plan.seconds > left_s:
         raise LoadTestError(
             f"a function can run users for {left_s:.0f} s; give a shorter --duration, or --workers"

@@ -28,6 +28,6 @@ def less_protection(before: StackOptions, after: StackOptions) -> list[str]:
         lowered.append("the alarms are removed")
     if before.alarm_sns_topic and before.alarm_sns_topic != after.alarm_sns_topic:
         lowered.append(f"the alarms no longer notify {before.alarm_sns_topic}")
-    if before.enable_audit_archival and not after.enable_audit_archival:
+    if before.archives_events and not after.archives_events:
         lowered.append("expired audit events are no longer archived")
     return lowered

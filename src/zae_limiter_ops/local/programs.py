@@ -11,6 +11,14 @@ from zae_limiter_ops.local import HOST, LocalServerError
 # A server sees nothing else of our environment: its functions would inherit credentials.
 PATH = "/usr/bin:/bin:/usr/sbin:/sbin"
 VERSION_WITHIN_S = 10.0
+# DynamoDB computes with 38 digits, and Python with 28 unless it is told otherwise. Balances of
+# quotas that begin with their first use have 35.
+_MINISTACK = """
+import decimal, sys
+decimal.DefaultContext.prec = decimal.getcontext().prec = 38
+from ministack.app import main
+sys.exit(main())
+"""
 _VERSION = re.compile(r"\d+\.\d+[\w.+-]*")
 
 
@@ -96,7 +104,10 @@ class MinistackProgram(ServerProgram):
         self.auth = auth
 
     def command(self, port: int) -> list[str]:
-        return [str(self.binary)]
+        python = self.binary.resolve().with_name("python")
+        if not python.exists():  # it was not installed by pip
+            return [str(self.binary)]
+        return [str(python), "-I", "-c", _MINISTACK]
 
     def environment(self, port: int) -> dict[str, str]:
         """Return the variables that ministack needs, and no others: functions inherit them."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import io
 import json
 import os
 import socket
@@ -16,7 +17,12 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any
 
-from zae_limiter.exceptions import InfrastructureError, PermissionDenied, ValidationError
+from zae_limiter.exceptions import (
+    InfrastructureError,
+    PermissionDenied,
+    ValidationError,
+    ZAELimiterError,
+)
 from zae_limiter.transport.aws_config import AwsConfig
 from zae_limiter.transport.messages import parse_endpoint
 
@@ -35,6 +41,8 @@ AWS_DOMAINS = (
 )
 ANY_STACK = "zae-limiter"  # "there is no such stack" also shows that CloudFormation answers
 _INVOKE = "lambda, invoked"  # the key of a second Lambda client, which waits longer
+# Where settings call a service by another name than botocore's clients do.
+_NAMES_IN_SETTINGS = {"logs": "cloudwatch_logs"}
 _NO_CONNECTION = ("EndpointConnectionError", "ConnectTimeoutError", "ProxyConnectionError")
 _DENIED = ("AccessDenied", "Unauthorized", "InvalidClientTokenId", "SignatureDoesNotMatch")
 
@@ -78,6 +86,9 @@ class Control:
             raise self._unknown_region
         try:
             answer: dict[str, Any] = getattr(self._client(service), operation)(**parameters)
+            _read_streams(answer)
+        except ZAELimiterError:  # there is no client to call
+            raise
         except ClientError as error:
             raise _refused(_api_name(service), operation, error) from error
         except BotoCoreError as error:
@@ -130,13 +141,29 @@ class Control:
         True: the table is on AWS. False: the settings name an endpoint for DynamoDB, such as a
         local server, but none for CloudFormation. None: the settings leave it open.
         """
-        config = AwsConfig()
-        url = self.endpoint_url or config.configured_url("dynamodb")
-        if url is None or parse_endpoint(url).host.endswith(AWS_DOMAINS):
+        if self._is_on_aws("dynamodb"):
             return True
-        if self.endpoint_url is None and config.configured_url("cloudformation") is None:
-            return False
-        return None
+        return False if self._url_of("cloudformation") is None else None
+
+    def _is_on_aws(self, service: str) -> bool:
+        """Return whether calls to a service go to AWS."""
+        url = self._url_of(service)
+        return url is None or parse_endpoint(url).host.endswith(AWS_DOMAINS)
+
+    def _url_of(self, service: str) -> str | None:
+        """Return the endpoint that the argument or the settings name for a service."""
+        name = _NAMES_IN_SETTINGS.get(service, service)
+        return self.endpoint_url or AwsConfig().configured_url(name)
+
+    def _refuse_to_leave(self, service: str) -> None:
+        """Raise if a call beside a local table would go to AWS, because no endpoint is named."""
+        if self._url_of(service) is None and not self._is_on_aws("dynamodb"):
+            name = _NAMES_IN_SETTINGS.get(service, service)
+            raise InfrastructureError(
+                f"no endpoint is named for {service}, and DynamoDB has one that is not AWS's; name "
+                f"one for both: AWS_ENDPOINT_URL_{name.upper()}, or AWS_ENDPOINT_URL for all "
+                "services"
+            )
 
     def pages(self, service: str, operation: str, **parameters: Any) -> list[dict[str, Any]]:
         """Call an operation for all its pages, and return the answers."""
@@ -195,12 +222,13 @@ class Control:
         from botocore.config import Config
         from botocore.session import Session
 
+        self._refuse_to_leave(_api_name(service))
         if self._session is None:
             self._session = Session()
             self._session.register_component("data_loader", _service_models())
         session = self._session
         options: dict[str, Any] = {"region_name": self.region}
-        url = self.endpoint_url or AwsConfig().configured_url(_api_name(service))
+        url = self._url_of(_api_name(service))
         if url and parse_endpoint(url).is_local:
             options["region_name"] = (
                 self.region or session.get_config_variable("region") or LOCAL_REGION
@@ -283,6 +311,13 @@ def _service_models() -> Any:
     from botocore.loaders import create_loader
 
     return create_loader()
+
+
+def _read_streams(answer: dict[str, Any]) -> None:
+    """Read what botocore leaves to be read later, so that a failure is one of the call."""
+    for name, value in answer.items():
+        if hasattr(value, "read"):
+            answer[name] = io.BytesIO(value.read())
 
 
 def _give_up_connecting(attempts: int, caught_exception: Any, **_: Any) -> None:

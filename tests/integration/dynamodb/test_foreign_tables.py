@@ -59,6 +59,16 @@ FOREIGN = {
         "has a 'document' that cannot be read",
         "composite",
     ),
+    "a version record without a schema": (
+        [forms.item("_/SYSTEM#", "#VERSION", document='{"version": "0.8.0"}')],
+        "has a 'document' whose 'schema_version' is no whole number: None",
+        "composite",
+    ),
+    "a version record with a schema of another kind": (
+        [forms.item("_/SYSTEM#", "#VERSION", document='{"schema_version": "0.8.0"}')],
+        "has a 'document' whose 'schema_version' is no whole number: '0.8.0'",
+        "composite",
+    ),
     "a version record under a namespace": (
         [forms.version("a7x3kq/SYSTEM#")],
         "no version record",

@@ -1,6 +1,8 @@
 """A control plane that cannot be reached is said so in one line, and soon."""
 
+import threading
 import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -41,4 +43,51 @@ def test_an_endpoint_that_refuses_connections_is_named(unused_tcp_port):
     with pytest.raises(InfrastructureError, match=f"at http://127.0.0.1:{unused_tcp_port}"):
         control.call("cloudformation", "describe_stacks")
     assert time.monotonic() - began < SOON_S
+    control.close()
+
+
+class CutOff(ThreadingHTTPServer):
+    """Begins an answer, and hangs up before its end."""
+
+    daemon_threads = True
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), _CutOff)
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+
+class _CutOff(BaseHTTPRequestHandler):
+    def do_POST(self):
+        self.rfile.read(int(self.headers.get("content-length", 0)))
+        self.send_response(200)
+        self.send_header("content-length", "100")
+        self.end_headers()
+        self.wfile.write(b'{"changes": [')
+
+    do_GET = do_POST  # noqa: N815 - as http.server asks for it
+
+    def log_message(self, *arguments):
+        pass
+
+
+@pytest.fixture
+def cut_off():
+    with CutOff() as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def test_an_answer_that_is_cut_off_is_our_error(cut_off):
+    """botocore reads the answer of a function and the content of an object after its call."""
+    control = Control("us-east-1", cut_off.url)
+    with pytest.raises(InfrastructureError, match=r"^lambda cannot be reached"):
+        control.invoke("my-function", {})
+    with pytest.raises(InfrastructureError, match=r"^s3 cannot be reached"):
+        control.read_object("bucket", "key")
     control.close()

@@ -251,6 +251,22 @@ assert not {"aiohttp", "asyncio", "botocore"} & sys.modules.keys(), "at a call"
         subprocess.run([sys.executable, "-c", code, server.url], check=True)
 
 
+def test_keys_and_the_endpoint_of_a_standard_region_do_not_need_botocore(tmp_path):
+    code = """
+import sys
+from zae_limiter.transport.aws_config import AwsConfig
+for region in ("us-east-1", "eu-central-2", "ap-southeast-7", "mx-central-1"):
+    endpoint, signed_for = AwsConfig().endpoint_and_region(None, region)
+    assert endpoint.url == f"https://dynamodb.{region}.amazonaws.com/", endpoint.url
+    assert signed_for == region
+assert AwsConfig().credentials(is_local=False)[0].access_key == "key"
+assert "botocore" not in sys.modules
+"""
+    keys = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret"}
+    environment = {**keys, "HOME": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True)
+
+
 # --- what changes
 
 

@@ -61,6 +61,12 @@ def test_a_plan_that_cannot_run_is_one_line(plan, said):
         handler(event, Context())
 
 
+def test_a_run_whose_caller_waits_for_the_answer_ends_before_a_network_drops_the_connection():
+    plan = {"file": MAX, "folder": EXAMPLES, "host": "memory://", "seconds": 300.0}
+    with pytest.raises(LoadTestError, match="a function can run users for 270 s; give a shorter"):
+        handler({"mode": "headless", "plan": plan}, Context(900))
+
+
 @pytest.mark.slow  # six seconds of CPU
 def test_a_master_with_functions_that_work_for_it(table):
     """The real master and the real handler; only the invocation is a thread instead of Lambda."""

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zae_limiter import RepositoryBuilder, SyncRepositoryBuilder, ValidationError
-from zae_limiter.models.stack import StackOptions
+from zae_limiter.models.stack import StackOptions, described_options
 from zae_limiter_ops.cli.app import app
 from zae_limiter_ops.infra import names, parameters
 from zae_limiter_ops.infra.protection import less_protection
@@ -116,6 +116,26 @@ def test_a_change_that_protects_less_is_named_and_its_reverse_is_not(name):
     assert len(less_protection(more, less)) == 1
     assert less_protection(less, more) == []
     assert less_protection(more, more) == []
+
+
+def test_expired_events_are_not_archived_without_the_function_that_does_it():
+    for change in ({"enable_aggregator": False}, {"create_iam": False}):
+        (phrase,) = less_protection(StackOptions(), StackOptions(**change))
+        assert phrase == "expired audit events are no longer archived"
+    assert less_protection(StackOptions(enable_aggregator=False), StackOptions()) == []
+
+
+@pytest.mark.parametrize("name", [name for name in EXAMPLES if name != "tags"])
+def test_every_option_can_be_set_back_to_its_default_by_a_flag(name):
+    """A deployment keeps every option that it does not name."""
+    default = getattr(StackOptions(), name)
+    option = next(each.option for each in described_options() if each.name == name)
+    if default is None:
+        assert option.unset_flag == "--no-pitr" or option.unset_flag == f"--no-{option.flag[2:]}"
+    elif isinstance(default, bool):
+        assert "/--no-" in option.flag
+    else:
+        option.check(name, default)
 
 
 @pytest.mark.parametrize("builder", [RepositoryBuilder, SyncRepositoryBuilder])

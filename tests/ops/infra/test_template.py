@@ -10,10 +10,14 @@ import yaml
 
 from zae_limiter.dynamodb import table
 from zae_limiter.models.stack import StackOptions
+from zae_limiter.naming import MAX_STACK_LENGTH
+from zae_limiter_lab.loadtest.cloud import SUFFIX as LOAD_SUFFIX
+from zae_limiter_lab.loadtest.template import template as load_template
 from zae_limiter_ops.infra import aggregator, names, parameters
 from zae_limiter_ops.infra.provisioner import limits_template
 from zae_limiter_ops.infra.template import as_yaml, template
 from zae_limiter_ops.manifest.declarations import LimitsManifest
+from zae_limiter_ops.transport.partitions import URL_SUFFIX
 
 TEMPLATE = template()
 RESOURCES = TEMPLATE["Resources"]
@@ -70,6 +74,13 @@ def test_the_placeholder_never_changes():
     for function in ("Aggregator", "Provisioner"):
         assert properties(function)["Code"] == {"ZipFile": aggregator.PLACEHOLDER}
         assert properties(function)["Handler"] == "index.handler"
+
+
+def test_both_functions_get_the_domain_of_their_partition_from_the_template():
+    """China and the European Sovereign Cloud have others, which no text can tell by the region."""
+    for function in ("Aggregator", "Provisioner"):
+        variables = properties(function)["Environment"]["Variables"]
+        assert variables[URL_SUFFIX] == {"Ref": "AWS::URLSuffix"}
 
 
 def test_local_control_planes_understand_every_function():
@@ -312,6 +323,41 @@ def test_names_stay_within_bounds():
     assert len(names.provisioner_function(longest[:44])) <= 64  # Lambda's bound
     with pytest.raises(ValueError, match="longer than 64 characters"):
         names.role(longest, "admin", "pb-{}-PowerUser")
+
+
+LONGEST_NAMES = {  # by type: the property, and AWS's bound
+    "AWS::CloudWatch::Alarm": ("AlarmName", 255),
+    "AWS::CodeBuild::Project": ("Name", 150),
+    "AWS::DynamoDB::Table": ("TableName", 255),
+    "AWS::ECS::Cluster": ("ClusterName", 255),
+    "AWS::IAM::ManagedPolicy": ("ManagedPolicyName", 128),
+    "AWS::IAM::Role": ("RoleName", 64),
+    "AWS::Lambda::Function": ("FunctionName", 64),
+    "AWS::Logs::LogGroup": ("LogGroupName", 512),
+}
+
+
+@pytest.mark.parametrize(
+    ("body", "suffix"), [(TEMPLATE, ""), (load_template(), LOAD_SUFFIX)], ids=["limiter", "load"]
+)
+def test_every_part_of_the_stack_with_the_longest_name_has_a_name_that_aws_takes(body, suffix):
+    values = {
+        "AWS::StackName": "n" * MAX_STACK_LENGTH + suffix,
+        **dict.fromkeys(("RoleNamePrefix", "RoleNameSuffix"), ""),
+        **dict.fromkeys(("PolicyNamePrefix", "PolicyNameSuffix"), ""),
+    }
+    named = 0
+    for resource in body["Resources"].values():
+        name_property, longest = LONGEST_NAMES.get(resource["Type"], ("", 0))
+        name = resource.get("Properties", {}).get(name_property)
+        if name is not None:
+            text = name["Fn::Sub"] if "Fn::Sub" in name else f"${{{name['Ref']}}}"
+            for variable, value in values.items():
+                text = text.replace(f"${{{variable}}}", value)
+            assert "${" not in text
+            assert len(text) <= longest, text
+            named += 1
+    assert named > 3
 
 
 def test_outputs_are_exported_under_the_name_of_the_stack():

@@ -3,12 +3,15 @@
 import os
 import subprocess
 import sys
+from contextlib import closing
 
 import pytest
 
 from tests.support.dynamodb.server import find_binary
-from tests.support.ministack import find_program
+from tests.support.ministack import Ministack, find_program
 from zae_limiter import SyncRepository
+from zae_limiter._sync.engines.dynamodb.client import DynamoClient
+from zae_limiter._sync.engines.dynamodb.provisioning import make_table
 from zae_limiter_ops.local import LocalServerError, cache_folder, installs
 from zae_limiter_ops.local.programs import MinistackProgram
 
@@ -42,6 +45,22 @@ def test_the_version_of_ministack_is_the_one_that_is_pinned():
     )
     program = MinistackProgram(find_program(), "")
     assert program.version() == pins["ministack"]
+
+
+def test_ministack_computes_with_the_38_digits_of_dynamodb():
+    key = {"PK": {"S": "a"}, "SK": {"S": "b"}}
+    update = {
+        "Key": key,
+        "UpdateExpression": "SET a = a + :one ADD b :one",
+        "ExpressionAttributeValues": {":one": {"N": "1"}},
+        "ReturnValues": "ALL_NEW",
+    }
+    with Ministack() as server, closing(DynamoClient("digits", endpoint_url=server.url)) as client:
+        make_table(client, stream=False)
+        client.call("PutItem", {"Item": {**key, "a": {"N": "9" * 37}, "b": {"N": "-1" + "0" * 34}}})
+        stored = client.call("UpdateItem", update)["Attributes"]
+    assert stored["a"]["N"] == "1" + "0" * 37
+    assert stored["b"]["N"] == "-" + "9" * 34
 
 
 def test_without_a_docker_engine_a_line_says_what_else_there_is(local, monkeypatch, home):

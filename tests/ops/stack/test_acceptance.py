@@ -149,20 +149,23 @@ def test_left_overs_are_listed(run, deployment):
 
 @pytest.mark.slow
 def test_a_kept_stack_is_resumed_and_deleted_once_its_events_are_archived(
-    accept, run, deployment, tmp_path
+    accept, run, deployment, tmp_path, capsys
 ):
     code, report = accept("--yes", "--keep", *only("expiry"))
     assert (code, outcomes(report)) == (0, {"deploy": PASSED, "expiry": PASSED})
     assert TAG in deployment.options().tags
 
     resumed = tmp_path / "resumed"
+    capsys.readouterr()
     code, report = accept("--resume", folder=resumed)
     assert (code, outcomes(report)) == (0, {"expiry": SKIPPED})
-    assert "still stored after" in report["steps"][0]["detail"]
+    assert "1 event still stored after" in report["steps"][0]["detail"]
+    assert "Expected cost" not in capsys.readouterr().out  # nothing is tried again
 
     lost = expire_events(run)
     code, report = accept("--resume", folder=resumed)
     assert (code, outcomes(report)) == (1, {"expiry": FAILED})
+    assert lost[0] in report["steps"][0]["detail"]
     assert deployment.manager.status() == "CREATE_COMPLETE"
 
     archive(run, lost)

@@ -2,17 +2,19 @@
 
 import json
 import re
+from dataclasses import replace
 
 import click
 import pytest
 from zae_limiter_contract.stopwatch import Stopwatch
 
+from tests.ops.cli.terminal import ANSI, terminal
 from tests.ops.stack.usage import is_cleared, use_and_turn_the_hour, wait_until
 from tests.support.aws_rules import watch
 from zae_limiter import Limit, RateLimiter, Repository, SyncRateLimiter, SyncRepository
 from zae_limiter._version import __version__
 from zae_limiter.exceptions import IncompatibleSchemaError, VersionMismatchError
-from zae_limiter.models.stack import StackOptions
+from zae_limiter.models.stack import StackOptions, described_options
 from zae_limiter_ops._sync.infra.deployment import Deployment, functions
 from zae_limiter_ops.cli.app import app
 from zae_limiter_ops.infra import names, packages
@@ -145,6 +147,81 @@ def test_a_deployment_keeps_the_options_that_it_does_not_name(command, deploymen
     assert deployment.options() == StackOptions(
         lambda_memory=512, lambda_timeout=30, tags={"team": "search"}
     )
+
+
+ROLE = "arn:aws:iam::000000000000:role/shared"
+EVERY_OPTION = StackOptions(
+    snapshot_windows="hourly",
+    usage_retention_days=120,
+    audit_retention_days=100,
+    pitr_recovery_days=7,
+    log_retention_days=60,
+    lambda_timeout=30,
+    lambda_memory=512,
+    reserved_concurrency=2,
+    lambda_duration_threshold_pct=50,
+    alarm_sns_topic="arn:aws:sns:us-east-1:000000000000:alarms",
+    permission_boundary="arn:aws:iam::aws:policy/PowerUserAccess",
+    role_name_format="pb-{}-r",
+    policy_name_format="pb-{}-p",
+    audit_archive_glacier_days=30,
+    enable_tracing=True,
+    create_iam_roles=True,
+    aggregator_role_arn=ROLE,
+    enable_deletion_protection=True,
+    tags={"team": "search"},
+)
+
+
+def test_every_option_is_kept_until_a_flag_takes_it_away(command, deployment):
+    deployment.deploy(EVERY_OPTION)
+    assert command("deploy", "--lambda-memory", 256).code == 0
+    assert deployment.options() == replace(EVERY_OPTION, lambda_memory=256)
+    unset = [each.option.unset_flag for each in described_options() if each.option.unset_flag]
+    off = ("--no-tracing", "--no-create-iam-roles", "--no-deletion-protection")
+    line = command("deploy", *unset, *off).error(2)
+    for lowered in (
+        "the table is no longer protected from deletion",
+        "point-in-time recovery goes from 7 days to off",
+        f"the permission boundary {EVERY_OPTION.permission_boundary} becomes none",
+        f"the alarms no longer notify {EVERY_OPTION.alarm_sns_topic}",
+    ):
+        assert lowered in line
+    assert command("deploy", *unset, *off, "--allow-less-protection").code == 0
+    assert deployment.options() == StackOptions(
+        snapshot_windows="hourly",
+        usage_retention_days=120,
+        audit_retention_days=100,
+        log_retention_days=60,
+        lambda_timeout=30,
+        lambda_duration_threshold_pct=50,
+        audit_archive_glacier_days=30,
+        tags={"team": "search"},
+    )
+
+
+def test_an_option_and_the_flag_that_takes_it_away_contradict_each_other(command):
+    for each in described_options():
+        if flag := each.option.unset_flag:
+            value = getattr(EVERY_OPTION, each.name)
+            line = command("deploy", each.option.flag, value, flag).error(2)
+            assert f"{flag} contradicts {each.option.flag}" in line
+
+
+def test_a_person_is_asked_before_a_stack_protects_less(place, deployment):
+    deployment.deploy(StackOptions(enable_deletion_protection=True, lambda_memory=512))
+    words = ("deploy", "--no-deletion-protection", "--name", place[0], "--region", place[1])
+    keys = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
+    for answer, protected in ((b"n\n", True), (b"y\n", False)):
+        with terminal(*words, "--endpoint-url", place[2], **keys) as screen:
+            screen.read_until("[y/N]:")
+            screen.press(answer)
+            assert screen.wait() == int(protected), screen.output
+        assert "the table is no longer protected from deletion" in " ".join(
+            ANSI.sub("", screen.output).split()
+        )
+        options = StackOptions(enable_deletion_protection=protected, lambda_memory=512)
+        assert deployment.options() == options
 
 
 def test_without_waiting_the_second_run_finishes_it(command, deployment):

@@ -14,6 +14,7 @@ from tests.ops.cli.inprocess import CommandLine
 from tests.support.logging_endpoint import LoggingEndpoint, make_certificate
 from tools.cli_reference import commands
 from zae_limiter import Limit, SyncRepository
+from zae_limiter_ops.transport.control import Control
 
 PAGE = Path(__file__).parents[3] / "docs/infra/endpoints.md"
 FIRST, SECOND, THIRD = "eu-north-1", "us-west-2", "ap-south-1"
@@ -36,7 +37,7 @@ LOCAL_STACKS = "".join(
     f"{service} =\n  endpoint_url = {{all}}\n"
     for service in (
         *("cloudformation", "lambda", "s3", "sqs", "cloudwatch", "cloudwatch_logs"),
-        *("ecr", "codebuild", "ecs"),
+        *("ecr", "codebuild", "ecs", "ec2"),
     )
 )
 CASES = {
@@ -278,6 +279,52 @@ def test_opening_goes_to_the_configured_places(case, places, unique_name):
     services = {service for service, _, _ in found}
     assert services >= {"dynamodb"}
     assert ("cloudformation" in services) == (case.others != NOWHERE)
+
+
+@pytest.fixture
+def local_stacks(places, monkeypatch, certificate, tmp_path):
+    """Settings that name endpoints for DynamoDB and CloudFormation, and for no other service."""
+    settings = {
+        "HTTPS_PROXY": places.aws.url,
+        "NO_PROXY": "127.0.0.1",
+        "AWS_CA_BUNDLE": str(certificate),
+        "AWS_REGION": FIRST,
+        "AWS_ENDPOINT_URL_DYNAMODB": places.items.url,
+        "AWS_ENDPOINT_URL_CLOUDFORMATION": places.all.url,
+    }
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+    (tmp_path / "locustfile.py").write_text("x = 1\n")
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("words", "variable"),
+    [
+        ("deploy", "AWS_ENDPOINT_URL_LAMBDA"),
+        ("status", "AWS_ENDPOINT_URL_CLOUDWATCH"),
+        ("loadtest deploy -C .", "AWS_ENDPOINT_URL_EC2"),
+    ],
+)
+def test_beside_a_local_table_no_service_without_an_endpoint_is_asked_at_aws(
+    local_stacks, places, capsys, unique_name, words, variable
+):
+    """Otherwise ``deploy`` would upload code to a function of the same name on AWS."""
+    ran = CommandLine(capsys, "")(*words.split(), "--name", unique_name)
+    assert AWS not in {place for _, place, _ in places.take()}
+    assert ran.code == 1
+    assert f"; name one for both: {variable}, or AWS_ENDPOINT_URL for all services" in ran.err
+
+
+def test_the_log_has_another_name_in_settings_than_its_client(monkeypatch, places):
+    for service in ("DYNAMODB", "CLOUDWATCH_LOGS"):
+        monkeypatch.setenv(f"AWS_ENDPOINT_URL_{service}", places.all.url)
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    control = Control()
+    assert "logGroups" in control.call("logs", "describe_log_groups")
+    control.close()
+    assert {place for _, place, _ in places.take()} == {ALL}
 
 
 def test_the_list_names_every_command_with_an_endpoint():

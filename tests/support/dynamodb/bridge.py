@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 from collections.abc import Callable
 from http.client import HTTPConnection
@@ -30,8 +31,7 @@ class Bridge:
 
     def __init__(self, endpoint: str) -> None:
         handler = type("Handler", (_Handler,), {"bridge": self, "upstream": urlsplit(endpoint)})
-        self._server = ThreadingHTTPServer((HOST, 0), handler)
-        self._server.daemon_threads = True
+        self._server = _Server((HOST, 0), handler)
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
 
     @property
@@ -61,6 +61,16 @@ class WithoutExpiry(Bridge):
         specified = {"TimeToLiveSpecification": json.loads(body)["TimeToLiveSpecification"]}
         headers = [("content-type", "application/x-amz-json-1.0"), ("x-amzn-requestid", "0")]
         return Answer(200, headers, json.dumps(specified).encode())
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128  # tests open many connections at once; five is the default
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing about clients that have gone, as tests of outages let them."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -54,15 +54,15 @@ def deploy(
     wait: bool,
     allow_less_protection: bool,
     output: str,
-    no_pitr: bool,
     **options: Any,
 ) -> None:
     """Deploy a limiter, or change a deployed one.
 
     Creates a CloudFormation stack with the table, the functions, alarms, roles and policies,
     then brings the functions' code. On a stack that exists, an option that is not given keeps its
-    value. A change that lowers the protection of data (deletion protection, point-in-time
-    recovery, retention, boundary, alarms, archive) is shown and has to be confirmed.
+    value; --no-OPTION takes it away, and tags that are given replace all others. A change that
+    lowers the protection of data (deletion protection, point-in-time recovery, retention,
+    boundary, alarms, archive) is shown and has to be confirmed.
     A deployment that was interrupted is finished by running it again.
 
     \b
@@ -75,7 +75,7 @@ def deploy(
     with --plan a list of: action, resource, type, replacement, properties.
     """
     place = store.stack()
-    given = given_options(options, no_pitr)
+    given = given_options(options)
     checked_options(place[0], given, None)  # wrong usage is told before anything is asked
     deployed_options = _deployed_options(place)
     wanted = checked_options(place[0], given, deployed_options)

@@ -26,7 +26,7 @@ def _tags(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -
     return tags
 
 
-def given_options(options: dict[str, Any], no_pitr: bool) -> dict[str, Any]:
+def given_options(options: dict[str, Any]) -> dict[str, Any]:
     """Return the options that the command line names; the others keep the values of the stack."""
     ctx = click.get_current_context()
     given = {
@@ -34,9 +34,18 @@ def given_options(options: dict[str, Any], no_pitr: bool) -> dict[str, Any]:
         for name, value in options.items()
         if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT
     }
-    if no_pitr and "pitr_recovery_days" in given:
-        raise click.UsageError("--no-pitr contradicts --pitr-recovery-days; leave one of them out")
-    return given | ({"pitr_recovery_days": None} if no_pitr else {})
+    for each in described_options():
+        if given.pop(_unset(each.name), False):
+            if each.name in given:
+                flags = f"{each.option.unset_flag} contradicts {each.option.flag}"
+                raise click.UsageError(f"{flags}; leave one of them out")
+            given[each.name] = None
+    return given
+
+
+def _unset(name: str) -> str:
+    """Return the name of the parameter that takes the value of an option away."""
+    return f"without_{name}"
 
 
 def checked_options(
@@ -96,10 +105,7 @@ def _metavar(option: StackOption) -> str | None:
 
 
 def stack_option_flags(command: F) -> F:
-    """Pass the options of a stack as keywords, and ``no_pitr``."""
-    command = click.option(
-        "--no-pitr", is_flag=True, help="Turn point-in-time recovery of the table off."
-    )(command)
+    """Pass the options of a stack as keywords, and flags that take values away."""
     command = click.option(
         "--tag",
         "-t",
@@ -110,5 +116,9 @@ def stack_option_flags(command: F) -> F:
         help="Tag of the stack and everything in it; may be repeated.",
     )(command)
     for each in reversed(described_options()):
+        if each.option.unset_flag is not None:
+            text = f"Deploy without {each.option.flag}, if the stack has it."
+            unset = click.option(each.option.unset_flag, _unset(each.name), is_flag=True, help=text)
+            command = unset(command)
         command = _flag(each.name, each.default, each.option)(command)
     return command
