@@ -53,8 +53,12 @@ def pytest_configure(config):
 
 
 def pytest_collection_finish(session):
-    """Take 11,000 collected tests and their libraries out of every later garbage collection."""
+    """Take 13,000 collected tests and their libraries out of every later garbage collection.
+
+    What is left is collected seldom: of the libraries that tests import later, nearly all stays.
+    """
     gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
     gc.enable()
 
 

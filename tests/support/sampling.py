@@ -22,6 +22,10 @@ THINNED = tuple(
 )
 FEW = 6
 
+# Commands see an engine through the same methods: a test that runs on both, and has no other
+# parameter, runs on one of them, and others run on the other one.
+ON_ONE_ENGINE = ("tests/ops/cli/",)
+
 
 def repetitions(items):
     """Return the tests that repeat others, with other values of their parameters."""
@@ -29,7 +33,7 @@ def repetitions(items):
     for combined in _by_function(items):
         repeated = _left_out_of_sample(combined)
         left = [item for item in combined if item not in repeated]
-        left_out += [*repeated, *_left_out_by_thinning(left)]
+        left_out += [*repeated, *_left_out_by_thinning(left), *_left_out_of_engines(left)]
     return left_out
 
 
@@ -71,6 +75,15 @@ def _left_out_by_thinning(items):
     step = 2 if len(items) < FEW else 3
     first = crc32(items[0].originalname.encode()) % step
     return [item for at, item in enumerate(items) if at % step != first]
+
+
+def _left_out_of_engines(items):
+    """Return the test of one function that repeats the other one on another engine."""
+    if len(items) != 2 or not items[0].nodeid.startswith(ON_ONE_ENGINE):
+        return []
+    if any(set(item.callspec.params) != {"engine"} for item in items):
+        return []
+    return [items[crc32(items[0].originalname.encode()) % 2]]
 
 
 def _columns(items):

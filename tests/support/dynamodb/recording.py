@@ -93,7 +93,7 @@ class RecordingLoop(asyncio.SelectorEventLoop):
     def create_task(
         self, coro: Coroutine[Any, Any, Any], *, context: Context | None = None, **options: Any
     ) -> asyncio.Task[Any]:
-        if context is None:
+        if context is None and _listening():
             context = copy_context()
             context.run(_creator.set, _method_of_sender())
         return super().create_task(coro, context=context, **options)
@@ -103,8 +103,7 @@ class RecordedSocket(socket.socket):
     """A socket whose requests are noted. A transport sends a request in the task that writes it."""
 
     def send(self, data: Any, *flags: int) -> int:
-        listening = [each for each in _recorders if not each.is_full]
-        if listening:
+        if listening := _listening():
             head, end, body = bytes(data).partition(b"\r\n\r\n")
             message = Message(head + end, body)
             if message.is_of_client and not message.operation.isupper():  # else no DynamoDB call
@@ -112,6 +111,10 @@ class RecordedSocket(socket.socket):
                 for recorder in listening:
                     recorder.requests.append(recorded)
         return super().send(data, *flags)
+
+
+def _listening() -> list[Recorder]:
+    return [each for each in _recorders if not each.is_full]
 
 
 def _method_of_sender() -> str:
