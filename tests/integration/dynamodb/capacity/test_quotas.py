@@ -50,7 +50,12 @@ async def test_a_threshold_costs_one_more_write(client, proxy):
     await client.take(tokens=499_899)  # 499,999 are used
     with proxy.measure() as seen:
         await client.take(tokens=1)
-    assert seen.operations == {"UpdateItem": 3}
+    marks = [each for each in seen.requests if is_mark(each)]
+    assert [each.status for each in marks].count(200) == 1
+    # The answer to the settlement, from before the mark, may come after it: then a second mark is
+    # sent and refused. Its answer names no units.
+    assert len(marks) <= 2
+    assert seen.operations == {"UpdateItem": 2 + len(marks)}
     assert seen.wcu == 3
     with proxy.measure() as seen:
         await client.take(tokens=1)
