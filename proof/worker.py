@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from proof.harness.diary import Diary
-from proof.harness.plan import CONFIG_CACHE_S, MEMORY, OURS, Plan
+from proof.harness.plan import MEMORY, OURS, Plan
 
 if TYPE_CHECKING:
     from zae_limiter import Repository
@@ -42,7 +42,7 @@ async def _own(plan: Plan, number: int, diary: Diary) -> None:
     from proof.harness.workload import Workload
 
     url = plan.other_url if number == 0 else plan.url
-    async with await _opened(url) as repo:
+    async with await _opened(url, plan) as repo:
         is_alone = plan.subject == MEMORY  # what it keeps, no other process can read
         if is_alone:
             await audit.prepare(plan, repo)
@@ -57,16 +57,15 @@ async def _own(plan: Plan, number: int, diary: Diary) -> None:
     diary.tell("closed", lost=lost)
 
 
-async def _opened(url: str) -> Repository:
+async def _opened(url: str, plan: Plan) -> Repository:
     """Open the store; if the process has no right to write to it, try until it has."""
-    from zae_limiter import PermissionDenied, Repository
+    from proof.harness.opening import open_worker
+    from zae_limiter import PermissionDenied
 
     was_refused = False
     while True:
         try:
-            return await Repository.open(
-                url=url, provision="never", config_cache_ttl=CONFIG_CACHE_S
-            )
+            return await open_worker(plan, url)
         except PermissionDenied:
             if not was_refused:
                 _say("refused")

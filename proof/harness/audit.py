@@ -11,7 +11,17 @@ from decimal import Decimal
 from typing import Any
 
 from proof.harness.diary import Diary, now_ns
-from proof.harness.limits import BUDGET, NANO, QUOTA, RESOURCE, TUNED, Bucket, buckets_of, terms_of
+from proof.harness.limits import (
+    BRIEF,
+    BUDGET,
+    NANO,
+    QUOTA,
+    RESOURCE,
+    TUNED,
+    Bucket,
+    buckets_of,
+    terms_of,
+)
 from proof.harness.plan import HOLD_TTL_S, Plan
 from zae_limiter import RateLimiter, RateLimitExceeded, Repository
 
@@ -20,25 +30,28 @@ QUIET_S = max(1.5 * HOLD_TTL_S, 2.5) + 0.6
 
 async def prepare(plan: Plan, repo: Repository) -> None:
     """Store the limits and the hierarchy."""
-    for bucket in buckets_of(plan.subject):
+    if plan.has_expiring_buckets:
+        await repo.set_system_defaults(list(BRIEF[0].limits))
+    for bucket in buckets_of(plan):
         await repo.create_entity(
             bucket.entity, parent_id=bucket.parent, cascade=bucket.parent is not None
         )
-        await repo.set_limits(bucket.entity, list(bucket.limits), RESOURCE)
+        if not bucket.is_default:
+            await repo.set_limits(bucket.entity, list(bucket.limits), RESOURCE)
 
 
 def tell_terms(plan: Plan, diary: Diary) -> None:
-    for bucket in buckets_of(plan.subject):
+    for bucket in buckets_of(plan):
         for terms in terms_of(bucket):
             diary.tell("limit", **terms)
 
 
 async def read(plan: Plan, repo: Repository, diary: Diary) -> None:
     """Note usage, then levels, which takes them."""
-    buckets, limiter = buckets_of(plan.subject), RateLimiter(repo)
+    buckets, limiter = buckets_of(plan), RateLimiter(repo)
     for bucket in (BUDGET, QUOTA):
         await _sweep(limiter, bucket)
-    for bucket in buckets:
+    for bucket in () if plan.has_expiring_buckets else buckets:  # then usage is off
         for name, amount in (await _usage(repo, bucket)).items():
             diary.tell("usage", series=bucket.series(name), amount=amount)
     for bucket in buckets:

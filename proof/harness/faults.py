@@ -22,17 +22,22 @@ from proof.harness.plan import (
     LIMITS_REDIS,
     MEMORY,
     PYRATE_SQLITE,
+    REMOVAL,
     SQLITE,
     THROTTLED_REDIS,
 )
 from proof.harness.processes import Worker
-from proof.harness.stores import Store, can_mount
+from proof.harness.stores import STACK, Store, can_mount
 from tests.support.dynamodb.faults import Kind
+from zae_limiter._sync.engines.dynamodb.client import DynamoClient
+from zae_limiter.dynamodb.items.attributes import Item
+from zae_limiter.transport.errors import ConditionFailed
 
 PEACE_S = 1.0
 FROZEN_S = 5.0
 FAKETIME = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1"
 CLOCK_OFF_S = 1.5
+REMOVED_EVERY_S = 0.05
 PROCESSES = (SQLITE, DYNAMODB, LIMITS_REDIS, THROTTLED_REDIS, PYRATE_SQLITE)
 ALL = (MEMORY, *PROCESSES)
 SERVERS = (DYNAMODB, LIMITS_REDIS, THROTTLED_REDIS)
@@ -127,6 +132,53 @@ def _restart(scene: Scene) -> None:
         time.sleep(scene.chance.uniform(0, 0.3))
         scene.store.server.restart()
         scene.struck("restart", begin, 1)
+
+
+def _remove_expired(scene: Scene) -> None:
+    """Remove expired buckets as DynamoDB does, but at once instead of within days."""
+    assert scene.store.server is not None
+    client = DynamoClient(STACK, endpoint_url=scene.store.server.url, request_timeout=20)
+    try:
+        while scene.sleep(REMOVED_EVERY_S):
+            begin, now_s = now_ns(), str(int(time.time()))
+            removed = sum(_removed(client, item, now_s) for item in _expired(client, now_s))
+            if removed:
+                scene.struck("removal", begin, removed)
+    finally:
+        client.close()
+
+
+def _expired(client: DynamoClient, now_s: str) -> list[Item]:
+    """Return the keys of all expired items."""
+    body = {
+        "FilterExpression": "#ttl < :now",
+        "ProjectionExpression": "PK, SK",
+        "ExpressionAttributeNames": {"#ttl": "ttl"},
+        "ExpressionAttributeValues": {":now": {"N": now_s}},
+        "ConsistentRead": True,
+    }
+    items: list[Item] = []
+    while True:
+        page = client.call("Scan", body)
+        items += page["Items"]
+        if "LastEvaluatedKey" not in page:
+            return items
+        body["ExclusiveStartKey"] = page["LastEvaluatedKey"]
+
+
+def _removed(client: DynamoClient, key: Item, now_s: str) -> bool:
+    """Remove an item if it is still expired."""
+    body = {
+        "Key": key,
+        "ConditionExpression": "#ttl < :now",
+        "ExpressionAttributeNames": {"#ttl": "ttl"},
+        "ExpressionAttributeValues": {":now": {"N": now_s}},
+    }
+    try:
+        client.call("DeleteItem", body)
+    except ConditionFailed:  # it was used meanwhile
+        return False
+    return True
 
 
 def _on_the_way(
@@ -277,6 +329,7 @@ FAULTS = {
             needs=_no_faketime,
         ),
         Fault("kill -9 of the store", _restart, SERVERS, "has no server"),
+        Fault(REMOVAL, _remove_expired, PROXIED, "removes expired buckets itself"),
         Fault("lost answers", _LOSE, PROXIED, "is not reached by HTTP"),
         Fault("requests twice", _on_the_way("twice"), PROXIED, "is not reached by HTTP"),
         Fault("throttling", _on_the_way("throttle", 0.5), PROXIED, "is not throttled"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from proof.harness.plan import DYNAMODB, HOLD_TTL_S
+from proof.harness.plan import DYNAMODB, HOLD_TTL_S, Plan
 from zae_limiter import Limit
 
 RESOURCE = "api"
@@ -21,6 +21,7 @@ class Bucket(NamedTuple):
     is_greedy: bool = True
     parent: str | None = None
     late_returns_ns: int = 0
+    is_default: bool = False  # its limits are those of the system, so that it has a TTL
 
     def series(self, limit: str) -> str:
         return f"{self.entity}/{limit}"
@@ -48,10 +49,19 @@ BUDGET = Bucket("budget", (Limit.budget("usd", 10_000, per="year", hold_ttl=HOLD
 QUOTA = Bucket("quota", (Limit.quota("calls", 200, per="minute", hold_ttl=HOLD_TTL_S),))
 
 
-def buckets_of(subject: str) -> list[Bucket]:
-    """Return the buckets that the workload of a subject uses."""
-    shared = [*PLAIN, WAITING, PARENT, *CHILDREN, TUNED, BUDGET, QUOTA]
-    return [*shared, SHARDED] if subject == DYNAMODB else shared
+BRIEF = [
+    Bucket(f"brief-{number}", (_rate("rpm", 20, 40),), is_default=True) for number in range(12)
+]
+
+
+def buckets_of(plan: Plan) -> list[Bucket]:
+    """Return the buckets that the workload of a plan uses."""
+    buckets = [*PLAIN, WAITING, PARENT, *CHILDREN, TUNED, BUDGET, QUOTA]
+    if plan.subject == DYNAMODB:
+        buckets.append(SHARDED)
+    if plan.has_expiring_buckets:
+        buckets += BRIEF
+    return buckets
 
 
 def terms_of(bucket: Bucket) -> list[dict[str, Any]]:

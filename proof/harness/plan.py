@@ -17,6 +17,8 @@ PEERS = (LIMITS_REDIS, THROTTLED_REDIS, PYRATE_SQLITE)
 SUBJECTS = (*OURS, *PEERS)
 HOLD_TTL_S = 2
 CONFIG_CACHE_S = 0.5
+REMOVAL = "removal by TTL"
+TTL_MULTIPLIER = 2  # times the time to fill: a bucket that is not used expires after seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,11 @@ class Plan:
     tasks: int = 6  # callers in each process
     url: str = ""
     other_url: str = ""  # the way of process 0 to the store, if it has its own
+
+    @property
+    def has_expiring_buckets(self) -> bool:
+        """Whether usage is off, so that the store may remove buckets within the run."""
+        return self.fault == REMOVAL
 
     def with_urls(self, url: str, other_url: str = "") -> Plan:
         return replace(self, url=url, other_url=other_url or url)

@@ -96,19 +96,21 @@ def _tell_terms(plan: Plan, diary: Diary) -> None:
 
 async def _prepare(plan: Plan) -> None:
     from proof.harness.audit import prepare
-    from zae_limiter import Repository
+    from proof.harness.opening import open_patient
 
     provision = "never" if plan.subject != SQLITE else "table"
-    async with await Repository.open(url=plan.url, provision=provision, request_timeout=20) as repo:
+    if plan.has_expiring_buckets:  # the table is not in use yet: it takes the retention
+        provision = "table"
+    async with await open_patient(plan, provision) as repo:
         await prepare(plan, repo)
 
 
 async def _audit(plan: Plan, diary: Diary) -> None:
     from proof.harness.audit import QUIET_S, read
-    from zae_limiter import Repository
+    from proof.harness.opening import open_patient
 
     await asyncio.sleep(QUIET_S)
-    async with await Repository.open(url=plan.url, provision="never", request_timeout=20) as repo:
+    async with await open_patient(plan) as repo:
         await read(plan, repo, diary)
 
 

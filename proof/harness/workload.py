@@ -12,6 +12,7 @@ from typing import Any
 
 from proof.harness.diary import Diary, now_ns
 from proof.harness.limits import (
+    BRIEF,
     BUDGET,
     CHILDREN,
     NANO,
@@ -42,6 +43,7 @@ CLOCKS_EVERY_S = 0.25
 TUNED_EVERY_S = 1.2
 SHAPED_EVERY_S = 0.25
 PURGED_EVERY_S = 1.5
+BRIEF_S = 0.4  # the time for which one expiring bucket is used
 OTHER_NAMESPACE = "purged"
 # After a change all processes use the new limits when their caches have expired; with time to
 # spare for a call that has read the cache just before.
@@ -108,6 +110,8 @@ class Workload:
         kinds: list[Bucket] = [*PLAIN * 2, WAITING, *CHILDREN, TUNED, BUDGET, BUDGET, QUOTA]
         if self._plan.subject == DYNAMODB:
             kinds += [SHARDED, SHARDED]
+        if self._plan.has_expiring_buckets:  # one after the other, so that the others expire
+            kinds += [BRIEF[int(time.monotonic() / BRIEF_S) % len(BRIEF)]] * 6
         return chance.choice(kinds)
 
     async def _block(self, lease: Lease, chance: Random) -> None:
