@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from proof.harness.plan import CONFIG_CACHE_S, TTL_MULTIPLIER, Plan
 
@@ -22,7 +22,7 @@ async def open_worker(plan: Plan, url: str) -> Repository:
     return await builder.build()
 
 
-async def open_patient(plan: Plan, provision: str = "never") -> Repository:
+async def open_patient(plan: Plan, provision: Literal["table", "never"] = "never") -> Repository:
     """Open the store before or after a run, when no answer is lost."""
     from zae_limiter import Repository
 

@@ -98,10 +98,9 @@ async def _prepare(plan: Plan) -> None:
     from proof.harness.audit import prepare
     from proof.harness.opening import open_patient
 
-    provision = "never" if plan.subject != SQLITE else "table"
-    if plan.has_expiring_buckets:  # the table is not in use yet: it takes the retention
-        provision = "table"
-    async with await open_patient(plan, provision) as repo:
+    # A table that is not in use yet takes its retention from who provisions it.
+    is_provisioned = plan.subject == SQLITE or plan.has_expiring_buckets
+    async with await open_patient(plan, "table" if is_provisioned else "never") as repo:
         await prepare(plan, repo)
 
 
