@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.unit.dynamodb.stored import bucket_of, item_of
+from tests.unit.dynamodb.stored import NOW_MS, bucket_of, item_of
+from zae_limiter.admission.image import HOUR_MS
 from zae_limiter.admission.shards.tree import WHOLE, Shard
 from zae_limiter.dynamodb.items import bucket as bucket_item
 from zae_limiter.dynamodb.items.attributes import n, s
@@ -41,6 +42,19 @@ def test_what_few_writes_change_is_noticed(change):
     known = bucket_item.decode(before)
     after = {name: value for name, value in (before | change).items() if value is not None}
     assert bucket_item.decode(after, known) == bucket_item.decode(after) != known
+
+
+@pytest.mark.parametrize("shard", [WHOLE, Shard(1, 4)])
+@pytest.mark.parametrize("of_children", [{}, {"k0": n(500), "v0": n(200)}, {"k0": n(0)}])
+def test_a_turned_item_reads_the_same_whether_it_is_known_or_not(shard, of_children):
+    hour = NOW_MS // HOUR_MS
+    counted = {"ph": n(hour), "u0": n(9), "ua": n(3), "ur": n(2), "uw": n(1), "uq": s("0=7")}
+    item = {**item_of(shard, writes=2), "h": n(hour + 1), "b0": n(9), **counted, **of_children}
+    bucket = bucket_item.decode(item)
+    assert bucket.finished is not None
+    for before in ({}, {"k0": n(1)}, {"ph": n(hour - 1), "u0": n(4)}):
+        known = bucket_item.decode({**item_of(shard), **before})
+        assert bucket_item.decode(item, known) == bucket
 
 
 def test_names_of_limits_are_remembered_up_to_a_bound():

@@ -29,18 +29,21 @@ from functools import lru_cache
 from json.encoder import encode_basestring_ascii
 from typing import NamedTuple
 
-from zae_limiter.admission.in_force import plain_name, usage_key
-from zae_limiter.admission.tally import NO_ASKED, Tally
+from zae_limiter.admission.in_force import plain_name
+from zae_limiter.admission.tally import NO_ASKED, NO_TALLY, Tally
 from zae_limiter.dynamodb.items.attributes import Item, integer, n, optional_integer, s, text
 from zae_limiter.dynamodb.items.update_expression import UpdateExpression
-from zae_limiter.dynamodb.items.usage import OriginHour, by_plain_name, day_of
+from zae_limiter.dynamodb.items.usage import OriginHour, day_of
 from zae_limiter.exceptions import IncompatibleSchemaError
+from zae_limiter.naming import usage_name
 
 ORIGIN, HOUR, FINISHED = "o", "h", "ph"
 BEGAN, CHILDREN, FINISHED_NET, FINISHED_CHILDREN = "b", "k", "u", "v"  # each followed by the index
 ADMITTED, REJECTED, FINISHED_ADMITTED, FINISHED_REJECTED = "ac", "rj", "ua", "ur"
 OF_CHILDREN, WAITED, SHADOWED, ASKED = "rx", "wt", "sh", "rq"
 FINISHED_OF_CHILDREN, FINISHED_WAITED, FINISHED_SHADOWED, FINISHED_ASKED = "ux", "uw", "us", "uq"
+_RUNNING_TALLY = REJECTED, OF_CHILDREN, WAITED, SHADOWED
+_FINISHED_TALLY = FINISHED_REJECTED, FINISHED_OF_CHILDREN, FINISHED_WAITED, FINISHED_SHADOWED
 CONCURRENT = "c:"  # begins the parameters of a limit on calls in flight: c:slots:lease_ttl:index
 QUOTA = "q:"  # begins the parameters of a quota or soft limit: q:index:notation without the name
 _BUDGET = re.compile(r"q:[0-9]+:[0-9.]+([A-Z]{3})/")  # the amount of a budget has its currency
@@ -89,12 +92,14 @@ def limit_index_of(parameters: str) -> int:
     return int(index)
 
 
-def _usage_name(item: Item, name: str) -> str:
-    """Return the stored name of a limit, and the currency of a budget."""
-    return usage_key(name, currency_of(text(item[_PARAMETERS + name])))
-
-
 @lru_cache(maxsize=4096)
+def _usage_name(name: str, parameters: str) -> str | None:
+    """Return the name that a limit's usage is stored under; None for slots, which are no usage."""
+    if is_concurrent(parameters):
+        return None
+    return usage_name(plain_name(name), currency_of(parameters))
+
+
 def currency_of(parameters: str) -> str | None:
     """Return the currency in the stored parameters of a budget; None for other limits."""
     match = _BUDGET.match(parameters)
@@ -134,6 +139,20 @@ def decode(item: Item) -> HourState:
     )
 
 
+def decode_without_children(item: Item, before: HourState) -> HourState:
+    """Return the hours of an item in which no child counts.
+
+    ``before`` is an earlier state with the same origin and limits.
+    """
+    return HourState(
+        before.origin,
+        integer(item[HOUR]),
+        optional_integer(item, FINISHED),
+        before.indexes,
+        has_children=False,
+    )
+
+
 def counted_hours(item: Item) -> list[OriginHour]:
     """Return the running hour of an item, and the finished one if the item still holds it.
 
@@ -149,30 +168,43 @@ def counted_hours(item: Item) -> list[OriginHour]:
 def running_hour(item: Item) -> OriginHour:
     """Return the counts of the item's running hour."""
     state = decode(item)
-    used = {}
+    used: dict[str, tuple[int, int]] = {}
     for name, index in state.indexes.items():
-        if is_concurrent(text(item[_PARAMETERS + name])):
-            continue  # slots are no usage
-        net = integer(item[_CONSUMED + name]) - _amount(item, f"{BEGAN}{index}")
-        used[_usage_name(item, name)] = (net, _amount(item, f"{CHILDREN}{index}"))
+        net = integer(item[_CONSUMED + name]) - consumed_before(item, index)
+        _add_usage(used, item, name, net, _amount(item, f"{CHILDREN}{index}"))
     return OriginHour(
         state.origin,
         state.hour,
-        by_plain_name(used),
+        used,
         _amount(item, ADMITTED),
         running_tally(item, state.indexes),
     )
 
 
+def consumed_before(item: Item, index: int) -> int:
+    """Return the consumption of a limit before the running hour."""
+    return _amount(item, f"{BEGAN}{index}")
+
+
+def _add_usage(
+    used: dict[str, tuple[int, int]], item: Item, name: str, net: int, through_children: int
+) -> None:
+    """Add the usage of a limit to that of others with its plain name."""
+    stored_under = _usage_name(name, item[_PARAMETERS + name]["S"])
+    if stored_under is not None:
+        net_before, through_before = used.get(stored_under, (0, 0))
+        used[stored_under] = net_before + net, through_before + through_children
+
+
 def running_tally(item: Item, indexes: Mapping[str, int]) -> Tally:
     """Return the counts of rejected, shadowed and waiting acquires of the running hour."""
-    return Tally(
-        _amount(item, REJECTED),
-        _amount(item, OF_CHILDREN),
-        _amount(item, WAITED),
-        decode_asked(asked_text(item), indexes),
-        _amount(item, SHADOWED),
-    )
+    return _tally(item, _RUNNING_TALLY, decode_asked(asked_text(item), indexes))
+
+
+def _tally(item: Item, names: tuple[str, str, str, str], asked: Mapping[str, int]) -> Tally:
+    rejected, of_children, waited, shadowed = [_amount(item, name) for name in names]
+    tally = Tally(rejected, of_children, waited, asked, shadowed)
+    return NO_TALLY if tally == NO_TALLY else tally  # most are empty, and caches keep them
 
 
 def finished_hour(item: Item, state: HourState | None = None) -> OriginHour | None:
@@ -181,32 +213,23 @@ def finished_hour(item: Item, state: HourState | None = None) -> OriginHour | No
     The running hour follows it, so the finished hour is the last of its day if the running one is
     of another day. ``state`` is the decoded item, if the caller has it.
     """
-    finished = optional_integer(item, FINISHED)
-    if finished is None:
+    if FINISHED not in item:
         return None
-    indexes = limit_indexes_of(item) if state is None else state.indexes
-    used = {
-        _usage_name(item, name): (
-            _amount(item, f"{FINISHED_NET}{index}"),
-            _amount(item, f"{FINISHED_CHILDREN}{index}"),
-        )
-        for name, index in indexes.items()
-        if f"{FINISHED_NET}{index}" in item  # absent if the limit was added after the hour
-        and not is_concurrent(text(item[_PARAMETERS + name]))
-    }
+    state = state or decode(item)
+    finished = integer(item[FINISHED])
+    used: dict[str, tuple[int, int]] = {}
+    for name, index in state.indexes.items():
+        net = item.get(f"{FINISHED_NET}{index}")
+        if net is not None:  # absent if the limit was added after the hour
+            _add_usage(used, item, name, integer(net), _amount(item, f"{FINISHED_CHILDREN}{index}"))
+    asked = decode_asked(asked_text(item, FINISHED_ASKED), state.indexes)
     return OriginHour(
-        text(item[ORIGIN]),
+        state.origin,
         finished,
-        by_plain_name(used),
+        used,
         _amount(item, FINISHED_ADMITTED),
-        Tally(
-            _amount(item, FINISHED_REJECTED),
-            _amount(item, FINISHED_OF_CHILDREN),
-            _amount(item, FINISHED_WAITED),
-            decode_asked(asked_text(item, FINISHED_ASKED), indexes),
-            _amount(item, FINISHED_SHADOWED),
-        ),
-        is_last=day_of(finished) != day_of(integer(item[HOUR])),
+        _tally(item, _FINISHED_TALLY, asked),
+        day_of(finished) != day_of(state.hour),
     )
 
 
@@ -231,6 +254,8 @@ def asked_text(item: Item, name: str = ASKED) -> str:
 
 def encode_asked(asked: Mapping[str, int], indexes: Mapping[str, int]) -> str:
     """Return amounts by plain name as stored text, with indexes, which are shorter than names."""
+    if not asked:
+        return ""
     numbers: dict[str, int] = {}
     for name, index in indexes.items():
         numbers.setdefault(plain_name(name), index)

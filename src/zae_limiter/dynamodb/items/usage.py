@@ -58,7 +58,7 @@ _EMPTY: tuple[Any, ...] = (0, [], [], 0, 0, 0, {}, 0)  # the parts of a stored h
 
 UsedMilli = Mapping[str, tuple[int, int]]
 
-_encode = json.JSONEncoder(separators=(",", ":")).encode
+_encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
 
 class OriginHour(NamedTuple):
@@ -240,8 +240,8 @@ def _hour_attributes(origin_hours: Sequence[OriginHour]) -> list[tuple[str, str]
     hours, names_of = [], {}
     for each in origin_hours:
         names = tuple(sorted(each.used_milli))
-        digest = _digest(names)
-        names_of[NAMES_PREFIX + digest] = _encode(names)
+        digest, encoded = _encode_names(names)
+        names_of[NAMES_PREFIX + digest] = encoded
         hours.append((_hour_attribute(each), _encode_hour(each, names, digest)))
     return [*hours, *names_of.items()]
 
@@ -270,9 +270,11 @@ def _encode_hour(origin_hour: OriginHour, names: Sequence[str], digest: str) -> 
 
 
 @lru_cache(maxsize=1024)  # few sets of limits differ in their names
-def _digest(names: tuple[str, ...]) -> str:
-    digest = blake2s(_encode(names).encode(), digest_size=_DIGEST_BYTES).digest()
-    return urlsafe_b64encode(digest).decode()
+def _encode_names(names: tuple[str, ...]) -> tuple[str, str]:
+    """Return the digest of the names of limits, and the names as stored text."""
+    encoded = _encode(names)
+    digest = blake2s(encoded.encode(), digest_size=_DIGEST_BYTES).digest()
+    return urlsafe_b64encode(digest).decode(), encoded
 
 
 def by_plain_name(used_milli: UsedMilli) -> dict[str, tuple[int, int]]:
