@@ -145,9 +145,10 @@ def level_milli(state: LimitState, now_ms: int, returned_milli: int = 0) -> int:
     if state.quota is not None:
         return _quota_level(state, state.quota, now_ms) + returned_milli
     rate = state.rate
-    capacity = rate.capacity_milli
     level = state.balance_milli + accrued_since_epoch(rate, now_ms) + returned_milli
-    return min(capacity, level)
+    if level > rate.capacity_milli:
+        return rate.capacity_milli  # the surplus is lost
+    return level
 
 
 def _quota_level(state: LimitState, quota: QuotaState, now_ms: int, charging: bool = True) -> int:

@@ -180,6 +180,8 @@ def _outlasts(surplus: int, rate: Rate, age_ms: int, others_milli_per_s: int) ->
 
     The answer is False if they take two thirds of the refill or more: a busy limit is seldom full.
     """
+    if not others_milli_per_s:
+        return True
     if 3 * others_milli_per_s * rate.period_ms >= 2 * rate.refill_milli * 1000:
         return False
     return surplus > others_milli_per_s * max(age_ms, 0) // 1000
