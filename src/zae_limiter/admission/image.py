@@ -9,6 +9,7 @@ made twice. A bucket that does not exist is full.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from zae_limiter.admission.tally import NO_TALLY, Tally
@@ -54,7 +55,8 @@ class Rate(NamedTuple):
         )
 
 
-class LimitState(NamedTuple):
+@dataclass(slots=True)
+class LimitState:
     """One limit of a bucket.
 
     ``consumed_milli`` is the net consumption since the bucket was created, and ``counted_milli`` is

@@ -9,7 +9,7 @@ that the store refuses a wrong guess and never over-admits.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from zae_limiter.admission.image import (
     BucketImage,
@@ -192,7 +192,8 @@ def after(image: BucketImage, moves: Iterable[Move]) -> BucketImage:
     limits = dict(image.limits)
     for each in moves:
         state = limits[each.key]
-        limits[each.key] = state._replace(
+        limits[each.key] = replace(
+            state,
             balance_milli=each.applied(state.balance_milli),
             consumed_milli=state.consumed_milli + each.consumed_milli,
         )
