@@ -1,5 +1,7 @@
 """Buckets in several shards, in any condition."""
 
+from dataclasses import replace
+
 from hypothesis import strategies as st
 
 from tests.property.strategies import levels, moments, rates
@@ -66,7 +68,7 @@ def written(images, moves):
             state = limits[each.key]
             if not let_through(each, state.balance_milli):
                 return None
-            limits[each.key] = state._replace(balance_milli=each.applied(state.balance_milli))
+            limits[each.key] = replace(state, balance_milli=each.applied(state.balance_milli))
         after[shard] = after[shard]._replace(limits=limits)
     return after
 

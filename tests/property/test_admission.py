@@ -1,6 +1,7 @@
 """Decisions on a bucket: never too much, nothing lost, and exact answers about when."""
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 from hypothesis import assume, example, given
@@ -129,8 +130,8 @@ def test_never_more_than_the_capacity_however_long_it_was_idle(at, idle):
 @given(moment_and_state)
 def test_in_debt_even_nothing_is_refused(at):
     now, state = at
-    in_debt = state._replace(
-        balance_milli=full_balance(state.rate, now) - state.rate.capacity_milli - 1
+    in_debt = replace(
+        state, balance_milli=full_balance(state.rate, now) - state.rate.capacity_milli - 1
     )
     assert level_milli(in_debt, now) == -1
     assert take(in_debt, 0, now) is None

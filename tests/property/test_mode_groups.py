@@ -5,6 +5,7 @@ a model that takes one change after the other. Models with a wrong order are the
 """
 
 import itertools
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -40,7 +41,7 @@ def bucket_at(levels):
     """Return a stored bucket with these levels."""
     image = full_bucket(IN_FORCE, NOW_MS)
     limits = {
-        key: state._replace(balance_milli=state.balance_milli - CAPACITY + levels[key])
+        key: replace(state, balance_milli=state.balance_milli - CAPACITY + levels[key])
         for key, state in image.limits.items()
     }
     return StoredBucket(image._replace(limits=limits), "d", HOURS, 1, "op", WHOLE, RATES)

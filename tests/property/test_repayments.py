@@ -1,5 +1,7 @@
 """The debt of one shard is repaid by the others, exactly once."""
 
+from dataclasses import replace
+
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -94,9 +96,9 @@ def test_a_repayment_drives_no_shard_into_debt(case, taken):
     for shard, some in repayment(images, number, now_ms).items():
         for made in some if shard != home else ():
             state = images[shard].limits[made.key]
-            less = state._replace(balance_milli=state.balance_milli - taken)
+            less = replace(state, balance_milli=state.balance_milli - taken)
             if let_through(made, less.balance_milli):
-                after = less._replace(balance_milli=made.applied(less.balance_milli))
+                after = replace(less, balance_milli=made.applied(less.balance_milli))
                 assert level_milli(after, now_ms) >= 0
 
 

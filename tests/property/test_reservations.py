@@ -169,7 +169,7 @@ def nothing_is_charged_before(state, changes):
         return None
     total = sum(change.amounts_milli["x"] for change in changes)
     at_once = take(state, 0, NOW_MS, None) or state
-    return at_once._replace(balance_milli=at_once.balance_milli - total)
+    return replace(at_once, balance_milli=at_once.balance_milli - total)
 
 
 @pytest.mark.parametrize("rule", [only_the_last_is_bounded, nothing_is_charged_before])
@@ -264,10 +264,10 @@ def test_an_image_with_other_limits_or_from_before_moves_no_due():
     sleeper = Sleeper("x", reserved(image_of(state, writes=7), {"x": 1000}, (7, 0), {}))
     line.add(sleeper)
     due_ms = sleeper.due_ms
-    richer = state._replace(balance_milli=state.balance_milli + 3000)
+    richer = replace(state, balance_milli=state.balance_milli + 3000)
     line.note_image(image_of(richer, writes=6))
     move_all(line)
-    line.note_image(image_of(richer._replace(rate=Rate(20_000, 10_000, 1000)), writes=8))
+    line.note_image(image_of(replace(richer, rate=Rate(20_000, 10_000, 1000)), writes=8))
     move_all(line)
     assert sleeper.due_ms == due_ms == NOW_MS + 500
     line.note_image(image_of(richer, writes=8))
@@ -281,7 +281,7 @@ def test_a_forfeited_amount_is_neither_counted_nor_given_back():
     before = image_of(state)._replace(admitted=3)
     lost = Settlement("u", "api", in_force, {"x": -2000}, admitted=-1, forfeits=True)
     after = settle(before, lost, NOW_MS)
-    assert after.limits["x"] == state._replace(consumed_milli=5000)
+    assert after.limits["x"] == replace(state, consumed_milli=5000)
     assert after.admitted == 2
     given = settle(before, lost._replace(forfeits=False), NOW_MS)
     assert given.limits["x"].balance_milli == state.balance_milli + 2000

@@ -3,6 +3,7 @@
 ``DEFECTS`` are stores that ignore one guard: the histories must find each of them.
 """
 
+from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 
@@ -252,11 +253,12 @@ def test_a_split_and_a_merge_leave_a_shard_as_it_was(bucket):
         halves = division.split(image, now_ms)
         kept = {}
         for made in halves.kept:
-            balance, rate = image.limits[made.key][:2]
-            kept[made.key] = LimitState(made.applied(balance), division.halved(rate)[0])
+            state = image.limits[made.key]
+            balance = made.applied(state.balance_milli)
+            kept[made.key] = LimitState(balance, division.halved(state.rate)[0])
         here, there = image._replace(limits=kept), image._replace(limits=halves.given)
         for made in division.merge(here, there, now_ms):
-            balance, rate = image.limits[made.key][:2]
+            balance, rate = image.limits[made.key].balance_milli, image.limits[made.key].rate
             merged = made.applied(kept[made.key].balance_milli)
             full = rate.capacity_milli - floor_of(rate, now_ms)
             if balance >= full:  # up to the rounding of a half
@@ -332,7 +334,7 @@ class World:
 
     def turned(self, image, shard):
         """The same balances at the rates of another shard."""
-        whole = {key: state._replace(rate=self.whole[key]) for key, state in image.limits.items()}
+        whole = {key: replace(state, rate=self.whole[key]) for key, state in image.limits.items()}
         return of_shard(image._replace(limits=whole), shard)
 
     def write(self, shard, moves):
@@ -342,7 +344,7 @@ class World:
             state = limits[made.key]
             if not self.lets_through(made, state.balance_milli):
                 return False
-            limits[made.key] = state._replace(balance_milli=made.applied(state.balance_milli))
+            limits[made.key] = replace(state, balance_milli=made.applied(state.balance_milli))
         self.images[shard] = self.images[shard]._replace(limits=limits)
         return True
 
@@ -543,7 +545,7 @@ def test_a_gathered_charge_takes_exactly_its_amount(case):
             state = limits[made.key]
             assert let_through(made, state.balance_milli)
             assert parts[made.key] <= max(0, level_milli(state, now_ms))
-            limits[made.key] = state._replace(balance_milli=made.applied(state.balance_milli))
+            limits[made.key] = replace(state, balance_milli=made.applied(state.balance_milli))
         after[shard] = images[shard]._replace(limits=limits)
     for name, amount in amounts.items():
         assert sum(parts[name] for parts in spread.values()) == amount

@@ -3,6 +3,7 @@
 Each test is a way in which another design grants too much, or loses something.
 """
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -133,7 +134,7 @@ def test_expired_holds_are_returned_once(full):
 def test_a_hold_of_another_window_is_forgotten_and_not_returned(full):
     number = window_of(full.balance_milli)
     other = {(number - 1, T // 1000 + 600): 50_000}
-    seen = full._replace(consumed_milli=50_000, quota=full.quota._replace(holds=other))
+    seen = replace(full, consumed_milli=50_000, quota=full.quota._replace(holds=other))
     charged = after_charge(seen, 1, T)
     assert (level(charged), charged.consumed_milli) == (999, 1000)
     assert {window for window, _ in charged.quota.holds} == {number}
@@ -183,7 +184,7 @@ def test_a_hold_that_never_expires_survives_a_reset():
 def test_a_client_behind_is_told_the_edge_of_the_window_that_it_joins(full):
     turned = after_charge(full, 1000, EDGE)
     assert free_units(turned, EDGE - 1000) == 0
-    holdless = turned._replace(quota=turned.quota._replace(holds={}))
+    holdless = replace(turned, quota=turned.quota._replace(holds={}))
     assert fits_at_ms(holdless, 1000, EDGE - 1000) == EDGE + DAY_MS
 
 

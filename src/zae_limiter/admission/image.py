@@ -9,6 +9,7 @@ made twice. A bucket that does not exist is full.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from zae_limiter.admission.tally import NO_TALLY, Tally
@@ -54,7 +55,8 @@ class Rate(NamedTuple):
         )
 
 
-class LimitState(NamedTuple):
+@dataclass(slots=True)
+class LimitState:
     """One limit of a bucket.
 
     ``consumed_milli`` is the net consumption since the bucket was created, and ``counted_milli`` is
@@ -145,9 +147,10 @@ def level_milli(state: LimitState, now_ms: int, returned_milli: int = 0) -> int:
     if state.quota is not None:
         return _quota_level(state, state.quota, now_ms) + returned_milli
     rate = state.rate
-    capacity = rate.capacity_milli
     level = state.balance_milli + accrued_since_epoch(rate, now_ms) + returned_milli
-    return min(capacity, level)
+    if level > rate.capacity_milli:
+        return rate.capacity_milli  # the surplus is lost
+    return level
 
 
 def _quota_level(state: LimitState, quota: QuotaState, now_ms: int, charging: bool = True) -> int:

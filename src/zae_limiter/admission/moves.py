@@ -9,7 +9,7 @@ that the store refuses a wrong guess and never over-admits.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from zae_limiter.admission.image import (
     BucketImage,
@@ -180,6 +180,8 @@ def _outlasts(surplus: int, rate: Rate, age_ms: int, others_milli_per_s: int) ->
 
     The answer is False if they take two thirds of the refill or more: a busy limit is seldom full.
     """
+    if not others_milli_per_s:
+        return True
     if 3 * others_milli_per_s * rate.period_ms >= 2 * rate.refill_milli * 1000:
         return False
     return surplus > others_milli_per_s * max(age_ms, 0) // 1000
@@ -190,7 +192,8 @@ def after(image: BucketImage, moves: Iterable[Move]) -> BucketImage:
     limits = dict(image.limits)
     for each in moves:
         state = limits[each.key]
-        limits[each.key] = state._replace(
+        limits[each.key] = replace(
+            state,
             balance_milli=each.applied(state.balance_milli),
             consumed_milli=state.consumed_milli + each.consumed_milli,
         )

@@ -14,7 +14,7 @@ checks it with the bounds of the move.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from zae_limiter.admission.image import LimitState, Rate
@@ -128,7 +128,8 @@ class QuotaMove(NamedTuple):
     def applied(self, state: LimitState) -> LimitState:
         """Return the limit after the write."""
         assert state.quota is not None
-        return state._replace(
+        return replace(
+            state,
             balance_milli=self.move.applied(state.balance_milli),
             consumed_milli=state.consumed_milli + self.move.consumed_milli,
             quota=self.holds.applied(state.quota),

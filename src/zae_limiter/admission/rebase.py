@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 
 from zae_limiter.admission.image import (
     HOUR_MS,
@@ -114,17 +115,17 @@ def at_rate(state: LimitState, rate: Rate, now_ms: int) -> LimitState:
     if is_quota(state.rate) or is_quota(rate):
         return _at_quota(state, rate, now_ms)
     balance = rebase_move("", state, rate, now_ms).applied(state.balance_milli)
-    return state._replace(balance_milli=balance, rate=rate)
+    return replace(state, balance_milli=balance, rate=rate)
 
 
 def _at_quota(state: LimitState, rate: Rate, now_ms: int) -> LimitState:
     """Return a quota under other terms; a limit of another kind begins full."""
     if is_same_quota(state.rate, rate):
-        return rebase_quota("", state, rate, now_ms).applied(state)._replace(rate=rate)
+        return replace(rebase_quota("", state, rate, now_ms).applied(state), rate=rate)
     full, consumed = full_limit(rate, now_ms), state.consumed_milli
     if state.quota is not None and full.quota is not None:
         consumed -= sum(state.quota.holds.values())  # these calls count their costs at their ends
-    return full._replace(consumed_milli=consumed, counted_milli=state.counted_milli)
+    return replace(full, consumed_milli=consumed, counted_milli=state.counted_milli)
 
 
 def droppable(image: BucketImage, wanted: Collection[str], now_ms: int) -> list[str]:
@@ -165,7 +166,7 @@ def drop(key: str, limits: dict[str, LimitState]) -> None:
     heir = namesake(key, limits)
     if heir is not None:
         kept = limits[heir]
-        limits[heir] = kept._replace(consumed_milli=kept.consumed_milli + uncounted)
+        limits[heir] = replace(kept, consumed_milli=kept.consumed_milli + uncounted)
     else:
         assert not uncounted, "the usage of a dropped limit needs another limit of the same name"
 
@@ -228,8 +229,8 @@ def without_drops(
     if all(key in allowed for key in dropped):
         return target
     limits = {
-        key: state._replace(
-            consumed_milli=before.limits[key].consumed_milli if key in before.limits else 0
+        key: replace(
+            state, consumed_milli=before.limits[key].consumed_milli if key in before.limits else 0
         )
         for key, state in target.limits.items()
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from zae_limiter.admission.image import (
@@ -136,7 +137,7 @@ def statuses_after(
                 taken_milli = 0  # the block changes usage only
             left = state
             if taken_milli:
-                left = state._replace(balance_milli=state.balance_milli - taken_milli)
+                left = replace(state, balance_milli=state.balance_milli - taken_milli)
             level, requested = level_milli(left, now_ms), cost.get(limit.name, 0)
             if limit.is_concurrent:  # slots are held and are no part of the cost
                 requested = charge.amounts_milli[key] // MILLI

@@ -10,6 +10,7 @@ charges up to its own have accrued.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -61,7 +62,7 @@ class Reservation(NamedTuple):
     def with_balances(self, balances_milli: Mapping[str, int]) -> Reservation:
         """Return the reservation with other balances of its limits."""
         limits = {
-            key: state._replace(balance_milli=balances_milli[key])
+            key: replace(state, balance_milli=balances_milli[key])
             for key, state in self.limits.items()
         }
         return self._replace(limits=limits)
@@ -79,7 +80,7 @@ class Reservation(NamedTuple):
         for key in self.limits:
             state = limits[key]
             balance = state.balance_milli + self.amounts_milli[key]
-            limits[key] = state._replace(balance_milli=balance)
+            limits[key] = replace(state, balance_milli=balance)
         return self.image._replace(limits=limits)
 
 
@@ -136,7 +137,7 @@ def reserved(
         state = image.limits[key]
         if amount and not is_quota(state.rate) and not is_soft(state.rate):
             balance = state.balance_milli + behind_milli.get(key, 0)
-            limits[key] = state._replace(balance_milli=balance)
+            limits[key] = replace(state, balance_milli=balance)
     return Reservation(amounts_milli, limits, image, place, shard)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from zae_limiter.admission.image import BucketImage, LimitState, full_balance, is_slots
 from zae_limiter.admission.in_force import is_alias, plain_name, stored_units
@@ -70,7 +71,7 @@ def _settle_quotas(
         state = limits.get(key) or full_limit(settlement.in_force.rate_of(key), now_ms)
         if state.quota is None or is_absent:
             change = each.change
-            limits[key] = state._replace(consumed_milli=state.consumed_milli + change)
+            limits[key] = replace(state, consumed_milli=state.consumed_milli + change)
         else:
             ledger = QuotaLedger(key, state, now_ms, charges=False, life=life)
             ledger.settle(
@@ -136,10 +137,11 @@ def _shift(state: LimitState, amount_milli: int, now_ms: int, forfeits: bool) ->
     """
     balance = state.balance_milli
     if forfeits:
-        return state._replace(consumed_milli=state.consumed_milli + amount_milli)
+        return replace(state, consumed_milli=state.consumed_milli + amount_milli)
     if amount_milli > 0:
         balance = min(balance, full_balance(state.rate, now_ms))
-    return state._replace(
+    return replace(
+        state,
         balance_milli=balance - amount_milli,
         consumed_milli=state.consumed_milli + amount_milli,
     )
@@ -229,7 +231,7 @@ def _moved(image: BucketImage, moves: Iterable[Move]) -> BucketImage:
     limits = dict(image.limits)
     for move in moves:
         state = limits[move.key]
-        limits[move.key] = state._replace(balance_milli=move.applied(state.balance_milli))
+        limits[move.key] = replace(state, balance_milli=move.applied(state.balance_milli))
     return image._replace(limits=limits, writes=image.writes + 1)
 
 

@@ -11,6 +11,7 @@ shard could take back a slot that another shard has given out.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 from zae_limiter.admission.image import BucketImage, is_slots
@@ -144,7 +145,7 @@ class SlotLedger:
         for key, changes in self._changes.items():
             state = limits[key]
             balance = state.balance_milli + (changes.freed - changes.taken) * MILLI
-            limits[key] = state._replace(balance_milli=balance)
+            limits[key] = replace(state, balance_milli=balance)
         return self._image._replace(limits=limits, holds=self._held)
 
     def move(self, key: str, *, asked: bool) -> Move:

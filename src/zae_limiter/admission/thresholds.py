@@ -9,6 +9,7 @@ client that moves the mark raises the event, and nobody else does.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zae_limiter.admission.image import BucketImage, LimitState
@@ -115,7 +116,7 @@ def with_raised(
     while (mark := due_mark(image)) is not None:
         state = image.limits[mark.key]
         assert state.quota is not None, "only a quota has thresholds"
-        marked = state._replace(quota=state.quota._replace(marked=mark.value))
+        marked = replace(state, quota=state.quota._replace(marked=mark.value))
         image = image._replace(limits={**image.limits, mark.key: marked})
         crossings.append(crossing(entity_id, resource, mark, marked, now_ms))
     return image, crossings

@@ -8,6 +8,7 @@ every token is counted exactly once.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -146,7 +147,7 @@ def roll(image: BucketImage, now_ms: int) -> tuple[BucketImage, WindowUsage | No
     if hour <= image.window_hour:
         return image, None
     limits = {
-        key: state._replace(counted_milli=state.consumed_milli)
+        key: replace(state, counted_milli=state.consumed_milli)
         for key, state in image.limits.items()
     }
     rolled = image._replace(

@@ -99,13 +99,13 @@ class AioConnection(asyncio.BufferedProtocol):
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        data, waiter = bytes(self._buffer[:nbytes]), self.waiter
+        waiter = self.waiter
         if waiter is None or waiter.done():  # nobody waits for these bytes
             self.may_keep = False
             return
         self._has_answer = True
         try:
-            response = self._reader.feed(data)
+            response = self._reader.feed(self._buffer[:nbytes])
         except MalformedResponse as error:
             fail(waiter, error)
             return

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from zae_limiter.clock import since_boot_ns
 from zae_limiter.transport.messages import HttpResponse
@@ -20,56 +19,48 @@ class MalformedResponse(Exception):
     """The received bytes are not an HTTP response."""
 
 
-@dataclass(slots=True)
-class _Head:
-    """The head of a response, and how its body ends.
-
-    ``length`` is None if the head does not name it; ``keeps`` says whether another response can
-    follow on the same connection.
-    """
-
-    status: int
-    headers: dict[str, str]
-    length: int | None
-    is_chunked: bool
-    keeps: bool
-
-
 class ResponseReader:
     """Parses one response: ``feed`` it until it returns the response.
 
     Then ``may_keep`` says whether the connection can be used for another request.
     """
 
-    __slots__ = ("_data", "_head", "_received_ns", "_sent_ns", "may_keep")
+    __slots__ = (
+        "_data",
+        "_is_chunked",
+        "_keeps",
+        "_length",
+        "_response",
+        "_sent_ns",
+        "may_keep",
+    )
 
     def __init__(self, sent_ns: int = 0) -> None:
         self._sent_ns = sent_ns
-        self._received_ns = 0
         self._data = bytearray()  # of the head, then of the body
-        self._head: _Head | None = None
+        self._response: HttpResponse | None = None  # None until its head is complete
+        self._length: int | None = None  # of the body; None if the head does not name it
+        self._is_chunked = False
+        self._keeps = False  # whether another response can follow on the same connection
         self.may_keep = False
 
-    def feed(self, piece: bytes) -> HttpResponse | None:
+    def feed(self, piece: bytes | memoryview) -> HttpResponse | None:
         """Return the response once it is complete."""
         self._data += piece
-        head = self._head or self._read_head()
-        if head is None:
+        response = self._response or self._read_head()
+        if response is None:
             return None
-        if head.is_chunked:
-            body = self._unchunked(head)
-            return None if body is None else self._response(head, body)
-        length, received = head.length, len(self._data)
-        if length is None or received < length:
+        body = self._unchunked() if self._is_chunked else self._of_length()
+        if body is None:
             return None
-        self.may_keep = head.keeps and received == length
-        return self._response(head, bytes(self._data[:length]))
+        response.body = body
+        return response
 
     def feed_head(self, piece: bytes) -> int | None:
         """Return the status once the head is complete; the body is left unread."""
         self._data += piece
-        head = self._read_head()
-        return None if head is None else head.status
+        response = self._read_head()
+        return None if response is None else response.status
 
     @property
     def has_more(self) -> bool:
@@ -78,30 +69,62 @@ class ResponseReader:
 
     def end(self) -> HttpResponse | None:
         """Return a response that ends with the connection; None if the response is incomplete."""
-        head = self._head
-        if head is not None and head.length is None and not head.is_chunked:
-            return self._response(head, bytes(self._data))
-        return None
+        response = self._response
+        if response is None or self._length is not None or self._is_chunked:
+            return None
+        response.body = bytes(self._data)
+        return response
 
-    def _response(self, head: _Head, body: bytes) -> HttpResponse:
-        return HttpResponse(head.status, head.headers, body, self._sent_ns, self._received_ns)
-
-    def _read_head(self) -> _Head | None:
+    def _read_head(self) -> HttpResponse | None:
         """Take a complete head off the data, with the interim (1xx) responses before it."""
         while True:
-            end = self._data.find(_END_OF_HEAD)
-            if end < 0:
+            head, end, rest = self._data.partition(_END_OF_HEAD)
+            if not end:
                 if len(self._data) > _MAX_HEAD:
                     raise MalformedResponse("the head of the response does not end")
                 return None
-            head = _parsed_head(self._data[:end].decode("latin-1"))
-            del self._data[: end + 4]
-            if head.status >= 200:
-                self._head = head
-                self._received_ns = since_boot_ns()
-                return head
+            self._data = rest
+            response = self._parse_head(head.decode("latin-1"))
+            if response.status >= 200:
+                self._response = response
+                response.received_ns = since_boot_ns()
+                return response
 
-    def _unchunked(self, head: _Head) -> bytes | None:
+    def _parse_head(self, text: str) -> HttpResponse:
+        """Return the response of a head, without its body, and note how the body ends."""
+        first, *lines = text.split("\r\n")
+        version, _, rest = first.partition(" ")
+        code = rest[:3]
+        if not version.startswith("HTTP/1.") or not _is_number(code):
+            raise MalformedResponse("the response is not HTTP/1.1")
+        headers = {}
+        for line in lines:
+            name, colon, value = line.partition(":")
+            if not colon:
+                raise MalformedResponse("a header of the response has no colon")
+            headers[name.lower()] = value.strip()
+        status = int(code)
+        encoding, connection = headers.get("transfer-encoding"), headers.get("connection")
+        is_chunked = self._is_chunked = encoding is not None and "chunked" in encoding.lower()
+        length = self._length = _length(status, headers)
+        keeps = is_chunked or length is not None
+        if version == "HTTP/1.0":
+            keeps = keeps and connection is not None and "keep-alive" in connection.lower()
+        elif connection is not None:
+            keeps = keeps and "close" not in connection.lower()
+        self._keeps = keeps
+        return HttpResponse(status, headers, b"", self._sent_ns)
+
+    def _of_length(self) -> bytes | None:
+        """Return the body of the named length if it has arrived."""
+        length, received = self._length, len(self._data)
+        if length is None or received < length:
+            return None
+        self.may_keep = self._keeps and received == length
+        del self._data[length:]
+        return bytes(self._data)
+
+    def _unchunked(self) -> bytes | None:
         """Return the body if its last chunk has arrived.
 
         The chunks are parsed from the start each time: DynamoDB hardly ever sends any.
@@ -118,36 +141,12 @@ class ResponseReader:
                 end = _end_of_trailers(data, at)
                 if end is None:
                     return None
-                self.may_keep = head.keeps and len(data) == end
+                self.may_keep = self._keeps and len(data) == end
                 return b"".join(parts)
             if len(data) < at + size + 2:
                 return None
             parts.append(data[at : at + size])
             at += size + 2
-
-
-def _parsed_head(text: str) -> _Head:
-    first, *lines = text.split("\r\n")
-    version, _, rest = first.partition(" ")
-    code = rest[:3]
-    if not version.startswith("HTTP/1.") or not _is_number(code):
-        raise MalformedResponse("the response is not HTTP/1.1")
-    headers = {}
-    for line in lines:
-        name, colon, value = line.partition(":")
-        if not colon:
-            raise MalformedResponse("a header of the response has no colon")
-        headers[name.lower()] = value.strip()
-    status = int(code)
-    encoding, connection = headers.get("transfer-encoding"), headers.get("connection")
-    is_chunked = encoding is not None and "chunked" in encoding.lower()
-    length = _length(status, headers)
-    keeps = is_chunked or length is not None
-    if version == "HTTP/1.0":
-        keeps = keeps and connection is not None and "keep-alive" in connection.lower()
-    elif connection is not None:
-        keeps = keeps and "close" not in connection.lower()
-    return _Head(status, headers, length, is_chunked, keeps)
 
 
 def _length(status: int, headers: dict[str, str]) -> int | None:

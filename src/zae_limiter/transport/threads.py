@@ -152,13 +152,21 @@ class ThreadConnection:
         while True:
             self._sock.settimeout(_left(until))
             piece = self._sock.recv(_PIECE)
-            self._has_answer = self._has_answer or bool(piece)
-            response = reader.feed(piece) if piece else reader.end()
-            if response is not None:
-                self.may_keep = bool(piece) and reader.may_keep
-                return response
             if not piece:
-                raise ConnectionError("the connection was closed before the answer was complete")
+                return self._ended(reader)
+            self._has_answer = True
+            response = reader.feed(piece)
+            if response is not None:
+                self.may_keep = reader.may_keep
+                return response
+
+    def _ended(self, reader: ResponseReader) -> HttpResponse:
+        """Return the response that ends with the connection; raises OSError if it is incomplete."""
+        response = reader.end()
+        if response is None:
+            raise ConnectionError("the connection was closed before the answer was complete")
+        self.may_keep = False
+        return response
 
     def _send(self, message: bytes, until: float) -> None:
         self._sock.settimeout(_left(until))

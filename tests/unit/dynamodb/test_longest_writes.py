@@ -299,7 +299,7 @@ def repayments(name):
     shards = {shard: Bucket(name, shard=shard) for shard in (LEFT, RIGHT)}
     images = {shard: bucket.stored.image for shard, bucket in shards.items()}
     in_debt = {
-        key: state._replace(balance_milli=state.balance_milli - 60_000_000)
+        key: replace(state, balance_milli=state.balance_milli - 60_000_000)
         for key, state in images[LEFT].limits.items()
     }
     images[LEFT] = images[LEFT]._replace(limits=in_debt)

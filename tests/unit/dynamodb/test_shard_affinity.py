@@ -2,6 +2,7 @@
 
 import random
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -22,7 +23,7 @@ def images(levels):
     for shard, level in zip(QUARTERS, levels, strict=True):
         image = full_bucket(IN_FORCE.at(shard), NOW_MS)
         full = image.limits["rpm"]
-        state = full._replace(balance_milli=full.balance_milli - SHARE + level)
+        state = replace(full, balance_milli=full.balance_milli - SHARE + level)
         found[shard] = image._replace(limits={"rpm": state})
     return found
 

@@ -6,6 +6,7 @@ The image of a shard has the shard's own rates (``tree.of_shard``).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from zae_limiter.admission.image import (
     BucketImage,
@@ -81,8 +82,8 @@ def _whole_quota(
     )
     for shard, image in shards.items():
         if shard.number == 0 and key in image.limits:
-            return image.limits[key]._replace(rate=rate, consumed_milli=consumed)
-    return full_quota(rate, now_ms)._replace(consumed_milli=consumed)
+            return replace(image.limits[key], rate=rate, consumed_milli=consumed)
+    return replace(full_quota(rate, now_ms), consumed_milli=consumed)
 
 
 def paused_until_ms(images: Iterable[BucketImage]) -> int | None:

@@ -186,7 +186,7 @@ def repayment(images: dict[Shard, BucketImage], number: int, now_ms: int) -> Mov
     }
     limits = dict(images[home].limits)
     for key, debt in owed.items():
-        limits[key] = limits[key]._replace(balance_milli=limits[key].balance_milli + debt)
+        limits[key] = replace(limits[key], balance_milli=limits[key].balance_milli + debt)
     without_debt = {**images, home: images[home]._replace(limits=limits)}
     debts = place_debts(without_debt, owed, now_ms)
     moves: Moves = {}

@@ -11,6 +11,7 @@ functions about buckets work for a shard as well.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -71,7 +72,7 @@ def of_shard(image: BucketImage, shard: Shard) -> BucketImage:
     if shard.n == 1:
         return image
     limits = {
-        key: state._replace(rate=effective(state.rate, shard))
+        key: replace(state, rate=effective(state.rate, shard))
         for key, state in image.limits.items()
     }
     return image._replace(limits=limits)

@@ -149,6 +149,8 @@ def select(changes: Sequence[BucketChange], image: BucketImage, now_ms: int) -> 
     Charges in shadow mode are debts: behind other charges, they would take a balance on which
     those were admitted. During a pause no charge is carried.
     """
+    if _fit_together(changes, image, now_ms):
+        return list(range(len(changes)))
     paused = is_paused(image, now_ms)
     unchecked = [
         change for change in changes if not change.must_fit and not (change.is_charge and paused)
@@ -175,6 +177,21 @@ def select(changes: Sequence[BucketChange], image: BucketImage, now_ms: int) -> 
                 taken[key] = taken.get(key, 0) + amount
         positions.append(position)
     return positions
+
+
+def _fit_together(changes: Sequence[BucketChange], image: BucketImage, now_ms: int) -> bool:
+    """Tell whether a bucket holds all changes at once, and all are plain charges.
+
+    Then each of them fits behind those before it. This is the usual group, and one look at the
+    bucket decides it.
+    """
+    sums: dict[str, int] = {}
+    for change in changes:
+        if not change.must_fit or change.until_ms is not None or change.in_force.has_terms:
+            return False
+        for key, amount in change.amounts_milli.items():
+            sums[key] = sums.get(key, 0) + amount
+    return fits(image, sums, now_ms)
 
 
 def total(changes: Iterable[BucketChange]) -> dict[str, Wanted]:

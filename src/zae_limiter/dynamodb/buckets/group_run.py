@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 from zae_limiter.admission.tally import NO_TALLY
 from zae_limiter.concurrency.tallies import NotedTallies
@@ -18,7 +19,6 @@ class GroupRun:
     """
 
     __slots__ = (
-        "_group",
         "_open",
         "_outcomes",
         "bucket_id",
@@ -39,23 +39,22 @@ class GroupRun:
         self.reads_first = leader.reads_first
         self.in_force = leader.change.in_force
         self.changes = [pending.change for pending in group]
-        self._group = self._open = group
-        self._outcomes: dict[PendingChange, Outcome] = {}
+        self._open: Sequence[int] = range(len(group))  # positions in the group
+        self._outcomes: list[Outcome | None] = [None] * len(group)
 
     def note(self, outcomes: Sequence[Outcome | None]) -> None:
         """Note the outcomes of ``changes``; None leaves a change open."""
-        still_open = []
-        for pending, outcome in zip(self._open, outcomes, strict=True):
+        positions, changes = [], []
+        for index, position in enumerate(self._open):
+            outcome = self._outcomes[position] = outcomes[index]
             if outcome is None:
-                still_open.append(pending)
-            else:
-                self._outcomes[pending] = outcome
-        self._open = still_open
-        self.changes = [pending.change for pending in still_open]
+                positions.append(position)
+                changes.append(self.changes[index])
+        self._open, self.changes = positions, changes
 
     def outcomes(self) -> list[Outcome]:
         """Return the outcome of every change of the group, once all of them are decided."""
-        return [self._outcomes[pending] for pending in self._group]
+        return cast("list[Outcome]", self._outcomes)
 
 
 class CarriedTally:

@@ -129,7 +129,8 @@ class CarriedChanges:
 
     ``positions`` are those of the changes in the group, ``wanted`` their amounts by limit.
     ``through_milli`` is the part of the amounts that comes through children of the entity.
-    ``has_charge`` says that a charge is among them, also one that is not checked.
+    ``has_charge`` says that a charge is among them, also one that is not checked. ``has_debt``,
+    ``has_credit`` and ``has_reservation`` say so of debts, credits and reservations of tokens.
     """
 
     positions: Sequence[int]
@@ -139,6 +140,9 @@ class CarriedChanges:
     slots: PlannedSlots | None = None
     quotas: PlannedQuotas | None = None
     has_charge: bool = True
+    has_debt: bool = False
+    has_credit: bool = False
+    has_reservation: bool = False
 
     @classmethod
     def of(
@@ -151,7 +155,7 @@ class CarriedChanges:
         quotas: PlannedQuotas | None = None,
     ) -> CarriedChanges:
         carried = [changes[position].without_absent_limits(image) for position in positions]
-        return cls(
+        result = cls(
             positions=positions,
             wanted=total_at(carried, image, now_ms),
             admitted=sum(change.admitted for change in carried),
@@ -160,6 +164,11 @@ class CarriedChanges:
             quotas=quotas,
             has_charge=any(change.is_charge for change in carried),
         )
+        tokens = result.tokens().values()
+        result.has_debt = any(each.owed_milli > 0 for each in tokens)
+        result.has_credit = any(each.returned_milli > 0 for each in tokens)
+        result.has_reservation = any(each.needed_milli is not None for each in tokens)
+        return result
 
     def tokens(self) -> Mapping[str, Wanted]:
         """Return the amounts of rates, without those of slots and quotas."""
@@ -184,18 +193,13 @@ def balance_write(
     """Write charges, debts and credits to a bucket, all or none. This is the usual write."""
     image, slots, now_ms = bucket.image, carried.slots, context.now_ms
     others, age_ms = known.others_milli_per_s, now_ms - known.at_ms
-    moves: list[Move] = []
+    moves: list[Move] = [
+        guessed_move(key, image.limits[key], each, now_ms, age_ms, others.get(key, 0))
+        for key, each in carried.tokens().items()
+    ]
     quotas = carried.quotas
-    takes, gives, may_leave_debt = carried.has_charge, False, False
-    for key, each in carried.tokens().items():
-        state, of_others = image.limits[key], others.get(key, 0)
-        moves.append(guessed_move(key, state, each, now_ms, age_ms, of_others))
-        if each.owed_milli > 0:
-            takes = may_leave_debt = True
-        if each.returned_milli > 0:
-            gives = True
-        if each.needed_milli is not None:
-            may_leave_debt = True
+    takes, gives = carried.has_charge or carried.has_debt, carried.has_credit
+    may_leave_debt = carried.has_debt or carried.has_reservation
     if slots is not None:
         slot_moves = slots.moves(carried.wanted)
         moves += slot_moves

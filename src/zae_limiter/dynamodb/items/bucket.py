@@ -181,7 +181,7 @@ def in_full(item: Item) -> StoredBucket:
     """
     bucket = decode(item)
     limits = {
-        name: state._replace(consumed_milli=state.consumed_milli + merged_milli(item, name))
+        name: replace(state, consumed_milli=state.consumed_milli + merged_milli(item, name))
         for name, state in bucket.image.limits.items()
     }
     hour = max(hour_of_write(bucket.write_id), bucket.hours.hour)
@@ -260,14 +260,14 @@ def _decode_again(item: Item, known: StoredBucket) -> StoredBucket:
         finished = item_hours.finished_hour(item, hours)
     before = known.image
     limits, has_quotas = {}, False
-    for limit, (_, rate, _, counted_before, quota) in before.limits.items():
+    for limit, state in before.limits.items():
         of_balance, of_consumed = _names[limit]
         balance, consumed = int(item[of_balance]["N"]), int(item[of_consumed]["N"])
-        counted = counted_before
+        counted = state.counted_milli
         if has_other_hours:
             counted = item_hours.consumed_before(item, hours.indexes[limit])
-        limits[limit] = LimitState(balance, rate, consumed, counted)
-        has_quotas = has_quotas or quota is not None
+        limits[limit] = LimitState(balance, state.rate, consumed, counted)
+        has_quotas = has_quotas or state.quota is not None
     image = _image(item, limits)
     if has_quotas:
         image = _with_quotas(item, image, hours.indexes)
@@ -359,7 +359,7 @@ def _with_quotas(item: Item, image: BucketImage, indexes: Mapping[str, int]) -> 
             None if topped is None else int(topped["N"]),
             None if marked is None else int(marked["N"]),
         )
-        limits[name] = limits[name]._replace(quota=quota)
+        limits[name] = replace(limits[name], quota=quota)
     return image._replace(limits=limits, life=item[ORIGIN]["S"])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from marshal import dumps, loads
 from typing import Any
 
@@ -58,10 +59,11 @@ def pack_bucket(image: BucketImage) -> bytes:
             del fields[-3 if image.through_children is None and tally.is_empty else -1 :]
     flat: list[Any] = [fields]
     extras: dict[str, Any] = {}
-    for key, (balance, rate, consumed, counted, quota) in limits.items():
-        flat += (key, balance, rate[0], rate[1], rate[2], consumed, counted)
-        if rate.terms is not None:
-            extras[key] = (text_of(rate), *plain_quota(quota))
+    for key, state in limits.items():
+        flat += (key, state.balance_milli, *state.rate[:3])
+        flat += (state.consumed_milli, state.counted_milli)
+        if state.rate.terms is not None:
+            extras[key] = (text_of(state.rate), *plain_quota(state.quota))
     if extras:
         flat.append(extras)
     return pack(flat)
@@ -75,7 +77,7 @@ def unpack_bucket(packed: bytes) -> BucketImage:
         for at in range(0, len(flat), LIMIT_FIELDS)
     }
     for key, (text, *quota) in extras.items():
-        limits[key] = limits[key]._replace(rate=rate_of(text), quota=quota_of(*quota))
+        limits[key] = replace(limits[key], rate=rate_of(text), quota=quota_of(*quota))
     if len(fields) > _TALLY_AT:
         fields[_TALLY_AT] = _tally(fields[_TALLY_AT])
     return BucketImage(limits, *fields)

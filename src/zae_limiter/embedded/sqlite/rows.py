@@ -12,7 +12,7 @@ from zae_limiter.admission.image import BucketImage, LimitState, Rate
 from zae_limiter.admission.rate_text import rate_of, text_of
 from zae_limiter.admission.tally import NO_TALLY, Tally
 from zae_limiter.admission.usage import WindowUsage
-from zae_limiter.admission.windows import QuotaState, plain_quota, quota_of
+from zae_limiter.admission.windows import plain_quota, quota_of
 from zae_limiter.exceptions import IncompatibleSchemaError, RateLimiterUnavailable
 from zae_limiter.models.audit import AuditEvent
 from zae_limiter.models.config import LevelConfig, OnUnavailable
@@ -49,10 +49,8 @@ def encode_bucket(image: BucketImage) -> str:
     """
     limits = ",".join(
         [
-            f'"{key}":[{balance},[{rate[0]},{rate[1]},{rate[2]}],{consumed},{counted}]'
-            if rate.terms is None
-            else f'"{key}":{_encode_terms(balance, rate, consumed, counted, quota)}'
-            for key, (balance, rate, consumed, counted, quota) in image.limits.items()
+            f'"{key}":{_encode_rate(state) if state.rate.terms is None else _encode_terms(state)}'
+            for key, state in image.limits.items()
         ]
     )
     _, version, expires_ms, hour, admitted, counted, writes, *_ = image
@@ -77,10 +75,15 @@ def encode_bucket(image: BucketImage) -> str:
     return f'[{BUCKET_FORMAT},{text},{of_children},{counts},{held},{end},"{life}"]'
 
 
-def _encode_terms(
-    balance: int, rate: Rate, consumed: int, counted: int, quota: QuotaState | None
-) -> str:
-    return _encode((balance, text_of(rate), consumed, counted, *plain_quota(quota)))
+def _encode_rate(state: LimitState) -> str:
+    capacity, refill, period, _ = state.rate
+    counts = f"{state.consumed_milli},{state.counted_milli}"
+    return f"[{state.balance_milli},[{capacity},{refill},{period}],{counts}]"
+
+
+def _encode_terms(state: LimitState) -> str:
+    counts = state.consumed_milli, state.counted_milli
+    return _encode((state.balance_milli, text_of(state.rate), *counts, *plain_quota(state.quota)))
 
 
 def _decode_limit(
