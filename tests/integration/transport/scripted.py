@@ -90,6 +90,14 @@ def wait_for_requests(server, count):
         time.sleep(0.01)
 
 
+def wait_for_closing(server):
+    """Return when a server has closed all its connections."""
+    until = time.monotonic() + 10
+    while server.open_now:
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
 # --- steps
 
 

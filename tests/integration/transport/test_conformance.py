@@ -180,7 +180,7 @@ def test_a_connection_that_the_server_closed_is_not_used_again(transport):
         for number in range(10):
             body = str(number).encode()
             assert transport.send(server.url, body).body == body
-            time.sleep(0.03)
+            scripted.wait_for_closing(server)
     assert server.connections == 10
 
 
