@@ -8,6 +8,7 @@ import pytest
 from zae_limiter import ConfigSource, Limit, ValidationError
 from zae_limiter.admission.image import EPOCH_MS, Rate, full_at_ms, level_milli
 from zae_limiter.admission.in_force import InForce, alias_of
+from zae_limiter.admission.rebase import full_bucket, without_drops
 from zae_limiter.admission.request import (
     Charge,
     ChargeRequest,
@@ -160,6 +161,36 @@ def test_one_limit_without_enough_refuses_all(store):
     before = store.image()
     assert isinstance(store.take(both, rpm=1, tpm=1), Rejection)
     assert store.image() == before
+
+
+def test_a_rate_behind_a_quota_is_checked_as_well(store):
+    quota = Limit.quota("calls", 100, per="day")
+    limits = configured(quota, RPM)
+    assert isinstance(store.take(limits, calls=1, rpm=10), Grant)
+    assert isinstance(store.take(limits, calls=1, rpm=1), Rejection)
+
+
+def test_every_threshold_of_a_quota_is_raised_once_in_order(store):
+    quota = Limit.quota("calls", 100, per="day", thresholds=(50, 80, 100))
+    limits, percents = configured(quota), []
+    for amount in (49, 1, 10, 40):
+        request = ChargeRequest((wanted(limits, calls=amount),), lambda: store.now_ms, store.now_ms)
+        raised = []
+        buckets.charge(store.tables, NS, request, raised=raised)
+        percents.append([each.percent for each in raised])
+    assert percents == [[], [50], [], [80, 100]]
+
+
+def test_limits_that_a_write_cannot_drop_stay_beside_the_new_ones(store):
+    store.take(configured(RPM, TPM), rpm=3, tpm=4)
+    before = store.image()
+    target = full_bucket(configured(RPM, RPD), store.now_ms)
+    kept = without_drops(before, target).limits
+    assert {name: state.consumed_milli for name, state in kept.items()} == {
+        "rpm": 3000,
+        "rpd": 0,
+        "tpm": 4000,
+    }
 
 
 def test_a_refused_parent_leaves_the_child_alone(store):
