@@ -6,9 +6,10 @@ from hypothesis import strategies as st
 from tests.property.shard_strategies import buckets, level, levels_of, state_at
 from zae_limiter import Limit
 from zae_limiter.admission.image import BucketImage, Rate, level_milli
-from zae_limiter.admission.shards.combined import fit_at_ms
+from zae_limiter.admission.shards.combined import combine, fit_at_ms
 from zae_limiter.admission.shards.spreading import gather, place_what_fits
 from zae_limiter.admission.shards.tree import Shard, effective, share
+from zae_limiter.admission.tally import Tally
 
 
 @st.composite
@@ -60,6 +61,20 @@ def test_shards_fill_up_before_a_credit_is_left_over(case):
 def test_a_limit_that_no_shard_has_is_full_and_takes_nothing(bucket, amount):
     now_ms, _, images = bucket
     assert place_what_fits(images, {"gone": amount}, now_ms) == ({}, {})
+
+
+# --- counts
+
+
+def counted(hour, rejected):
+    """A shard without limits that has counted rejections in an hour."""
+    return BucketImage({}, 1, None, hour, tally=Tally(rejected=rejected))
+
+
+def test_rejections_of_the_newest_hour_are_those_of_the_shards_that_it_has_begun_in():
+    shards = {Shard(0, 2): counted(7, 3), Shard(1, 4): counted(7, 2), Shard(3, 4): counted(6, 9)}
+    whole = combine(shards, {}, 0)
+    assert (whole.window_hour, whole.tally.rejected) == (7, 5)
 
 
 # --- waiting
