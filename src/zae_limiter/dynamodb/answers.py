@@ -39,12 +39,10 @@ def grant(
     """Return the grant of a request whose charges were all applied."""
     images: list[BucketImage | Callable[[], BucketImage]] = []
     granted = Grant(request.charges, images, outcomes[0].reservation)
-    for position, charge in enumerate(request.charges):
-        applied = outcomes[position]
+    for charge, each, applied in zip(request.charges, pending, outcomes, strict=True):
         image: BucketImage | Callable[[], BucketImage] | None = applied.image
         if image is None or not applied.is_whole:
-            bucket_id = pending[position].bucket_id
-            image = _combined_later(charge, request, KnownShards.of(cache, bucket_id))
+            image = _combined_later(charge, request, KnownShards.of(cache, each.bucket_id))
         images.append(image)
         if applied.moments is not None:
             granted.holds = _holds_of_each(request.charges, outcomes)

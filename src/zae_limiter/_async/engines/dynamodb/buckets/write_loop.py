@@ -290,8 +290,7 @@ class WriteLoop:
     def _count(self, group: Sequence[PendingChange], outcomes: Sequence[Outcome]) -> None:
         """Count charges and settlements; a shard's rejection is not the bucket's."""
         counters = self._counters
-        for position, outcome in enumerate(outcomes):
-            pending = group[position]
+        for pending, outcome in zip(group, outcomes, strict=True):
             if not pending.is_counted:
                 continue
             if not pending.change.is_charge:
