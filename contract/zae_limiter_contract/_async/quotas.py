@@ -465,6 +465,22 @@ class QuotaContract(Contract):
         assert await world.limiter.available("key-2", API) == {"tokens": 0}
         assert (await world.repo.get_buckets("key-2", API))[0].used == 400
 
+    async def test_the_refund_of_a_cascade_outlives_the_quota_of_its_parent(
+        self, world: World
+    ) -> None:
+        at(world, NOON)
+        await world.repo.set_limits("team", [DAILY, RPM])
+        await world.configure(DAILY, RPM)
+        await world.repo.create_entity(USER, parent_id="team", cascade=True)
+        async with world.acquire(tokens=400, rpm=50) as lease:
+            await world.repo.delete_entity("team")
+            await world.repo.set_limits("team", [RPM])
+            await world.take(rpm=20)  # makes the bucket of the parent again, without a quota
+            await lease.settle(tokens=100, rpm=0)
+        assert world.repo.lost_settlements == 0
+        assert await world.limiter.available(USER, API) == {"tokens": 900, "rpm": 80}
+        assert await world.tokens("rpm", "team") == 100
+
     async def test_the_error_speaks_of_the_window(self, world: World) -> None:
         at(world, datetime(2026, 11, 20, tzinfo=UTC))
         zone = Limit.quota("tokens", 1_000_000, per="month", zone="Europe/Berlin")

@@ -467,6 +467,20 @@ class QuotaContract(Contract):
         assert world.limiter.available("key-2", API) == {"tokens": 0}
         assert world.repo.get_buckets("key-2", API)[0].used == 400
 
+    def test_the_refund_of_a_cascade_outlives_the_quota_of_its_parent(self, world: World) -> None:
+        at(world, NOON)
+        world.repo.set_limits("team", [DAILY, RPM])
+        world.configure(DAILY, RPM)
+        world.repo.create_entity(USER, parent_id="team", cascade=True)
+        with world.acquire(tokens=400, rpm=50) as lease:
+            world.repo.delete_entity("team")
+            world.repo.set_limits("team", [RPM])
+            world.take(rpm=20)  # makes the bucket of the parent again, without a quota
+            lease.settle(tokens=100, rpm=0)
+        assert world.repo.lost_settlements == 0
+        assert world.limiter.available(USER, API) == {"tokens": 900, "rpm": 80}
+        assert world.tokens("rpm", "team") == 100
+
     def test_the_error_speaks_of_the_window(self, world: World) -> None:
         at(world, datetime(2026, 11, 20, tzinfo=UTC))
         zone = Limit.quota("tokens", 1_000_000, per="month", zone="Europe/Berlin")

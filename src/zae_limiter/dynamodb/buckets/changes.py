@@ -114,20 +114,30 @@ class BucketChange:
         return fits(image, self.amounts_milli, now_ms, self.until_ms)
 
     def without_absent_limits(self, image: BucketImage) -> BucketChange:
-        """Drop credits for limits that the bucket does not have: an absent limit is full."""
+        """Drop credits for limits that the bucket does not have: an absent limit is full.
+
+        Settlements of quotas that the bucket does not have are dropped as well.
+        """
         amounts = self.amounts_milli
-        if self.is_charge or amounts.keys() <= image.limits.keys():
+        if self.is_charge or not self._concerns_absent_limits(image):
             return self
         stored = {key: amount for key, amount in amounts.items() if key in image.limits}
-        return replace(self, amounts_milli=stored)
+        quotas = tuple([each for each in self.quotas if has_quota(image, each.hold.key)])
+        return replace(self, amounts_milli=stored, quotas=quotas)
 
     def to_absent_limits(self, image: BucketImage) -> BucketChange | None:
-        """Return the credits for limits that the bucket does not have; None if there are none."""
+        """Return the part that ``without_absent_limits`` drops; None if it drops nothing."""
         amounts = self.amounts_milli
-        if self.is_charge or amounts.keys() <= image.limits.keys():
+        if self.is_charge or not self._concerns_absent_limits(image):
             return None
         absent = {key: amount for key, amount in amounts.items() if key not in image.limits}
-        return replace(self, amounts_milli=absent, quotas=())
+        quotas = tuple([each for each in self.quotas if not has_quota(image, each.hold.key)])
+        return replace(self, amounts_milli=absent, quotas=quotas)
+
+    def _concerns_absent_limits(self, image: BucketImage) -> bool:
+        return not self.amounts_milli.keys() <= image.limits.keys() or any(
+            not has_quota(image, each.hold.key) for each in self.quotas
+        )
 
     def can_share_write(self, other: BucketChange) -> bool:
         """Tell whether one condition holds for both changes."""
@@ -140,6 +150,12 @@ class BucketChange:
         ):
             return False
         return self.refreshed == other.refreshed or not (self.is_charge and other.is_charge)
+
+
+def has_quota(image: BucketImage, key: str) -> bool:
+    """Tell whether a bucket has a quota under a stored name; it may have a rate there by now."""
+    state = image.limits.get(key)
+    return state is not None and state.quota is not None
 
 
 def select(changes: Sequence[BucketChange], image: BucketImage, now_ms: int) -> list[int]:

@@ -24,8 +24,8 @@ class PlannedQuotas:
     """Plans the quotas on the bucket as it was seen; the conditions of the write check that.
 
     ``image`` is the bucket after the settlements, before charges take anything. ``is_doubtful``
-    says that a hold was not seen there: it has expired, or the image is outdated. ``lost`` are the
-    changes of usage to quotas that the bucket does not have any more, by stored name.
+    says that a hold was not seen there: it has expired, or the image is outdated. ``has_lost`` says
+    that a settlement is of a quota that the bucket does not have, or does not have any more.
     """
 
     def __init__(self, image: BucketImage, changes: Sequence[BucketChange], now_ms: int) -> None:
@@ -34,7 +34,7 @@ class PlannedQuotas:
         self._now_ms = now_ms
         self._keys = [key for key, state in image.limits.items() if state.quota is not None]
         self.is_doubtful = self.gives = False
-        self.lost: dict[str, int] = {}
+        self.has_lost = False
         self.holds: dict[int, tuple[QuotaHold, ...]] = {}
         self.renewed: dict[int, RenewedHolds] = {}
         self._planned: dict[str, QuotaMove] = {}
@@ -47,9 +47,7 @@ class PlannedQuotas:
         for change in changes:
             self.gives = self.gives or bool(change.held_quotas)
             for each in change.quotas:
-                key = each.hold.key
-                if key not in self._keys:
-                    self.lost[key] = self.lost.get(key, 0) + each.change
+                self.has_lost = self.has_lost or each.hold.key not in self._keys
 
     def _may_turn(self, key: str) -> bool:
         """Tell whether a charge of the group begins a window.

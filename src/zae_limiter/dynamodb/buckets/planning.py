@@ -140,14 +140,15 @@ def _without_bucket(
         slots = PlannedSlots(full, [], now_ms)
         slots.take(changes, positions)
     quotas = None
+    settled = [change for change in changes if not change.is_charge]
+    # Nothing is held in a new bucket: quotas that are settled count as usage beside it.
+    changes = [replace(change, quotas=(), renewed_quotas=()) for change in changes]
     if in_force.quota_keys:
-        without_holds = [replace(change, quotas=(), renewed_quotas=()) for change in changes]
-        quotas = PlannedQuotas(full, without_holds, now_ms)
+        quotas = PlannedQuotas(full, changes, now_ms)
         quotas.take(positions)
     carried = CarriedChanges.of(changes, positions, full, now_ms, slots, quotas)
     is_count = all(change.is_count for change in changes)
     creates = is_count and known.is_fresh and not context.tally.is_empty
-    settled = [change for change in changes if not change.is_charge]
     creates = creates or carried.has_charge
     if creates or any(each.taken_milli or each.asked for each in carried.wanted.values()):
         write = writes.first(in_force, carried, link, context)
@@ -202,7 +203,7 @@ def _with_bucket(
     quotas = None
     if in_force.quota_keys or any(change.held_quotas for change in changes):
         quotas = PlannedQuotas(image, changes, context.now_ms)
-        if (quotas.is_doubtful or quotas.lost) and not known.is_fresh:
+        if (quotas.is_doubtful or quotas.has_lost) and not known.is_fresh:
             return READ_FIRST
         image = quotas.image
     if len(changes) == 1 and not known.is_fresh:
@@ -222,10 +223,6 @@ def _with_bucket(
     carried = CarriedChanges.of(changes, positions, image, context.now_ms, slots, quotas)
     dropped = [changes[position].to_absent_limits(image) for position in positions]
     late_credits = _late_credits([change for change in dropped if change is not None])
-    if quotas is not None and quotas.lost:
-        late_credits = {**late_credits} | {
-            key: (units, 0) for key, units in quotas.lost.items() if units
-        }
     is_sure = known.is_fresh or all(change.is_count for change in changes)
     changes_nothing = not carried.wanted and not carried.admitted and not (slots and slots.writes())
     changes_nothing = changes_nothing and not (quotas and (quotas.writes() or quotas.moves()))
