@@ -73,12 +73,21 @@ class HeldSlots(Held):
         bucket: Bucket,
         outcome: RenewalOutcome,
         moments: Mapping[SlotHold, int | None],
+        began_ms: int,
         now_ms: int,
     ) -> None:
         if outcome is RenewalFailure.UNKNOWN:
             self.is_unsure = True
+        elif not isinstance(outcome, RenewalFailure):
+            self._note_expiries(bucket, moments)
+        self.renew_at_ms = max(renewal_ms(self.expires_ms, now_ms), now_ms + RETRY_MS)
+
+    def end_unsure(self) -> None:
+        self.is_unsure = True
+
+    def _note_expiries(self, bucket: Bucket, moments: Mapping[SlotHold, int | None]) -> None:
         for charge, holds in zip(self.grant.charges, self.holds, strict=True):
-            if not moments or bucket_of(charge) != bucket:
+            if bucket_of(charge) != bucket:
                 continue
             for at, hold in enumerate(holds):
                 moment = moments[_one(hold)]
@@ -86,10 +95,6 @@ class HeldSlots(Held):
                     self.was_lost = True
                 else:
                     holds[at] = hold._replace(expires_ms=moment)
-        self.renew_at_ms = max(renewal_ms(self.expires_ms, now_ms), now_ms + RETRY_MS)
-
-    def end_unsure(self) -> None:
-        self.is_unsure = True
 
 
 class SlotKeeper(RenewalKeeper[HeldSlots]):

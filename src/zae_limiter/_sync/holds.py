@@ -67,25 +67,27 @@ class HeldQuotas(Held):
         bucket: Bucket,
         outcome: RenewalOutcome,
         moments: Mapping[QuotaHold, int | None],
+        began_ms: int,
         now_ms: int,
     ) -> None:
         """Note the outcome of a renewal of one of its buckets.
 
         A renewal with an unknown outcome counts as made: if it was not, the settlement finds out.
+        Holds that needed no renewal were not in it, and stay as they are.
         """
         if outcome is RenewalFailure.NOT_MADE:
             self.renew_at_ms = now_ms + RETRY_MS
             return
         for charge, holds in zip(self.grant.charges, self.holds, strict=True):
-            if bucket_of(charge) != bucket:
-                continue
             for at, hold in enumerate(holds):
-                if not hold.units or hold.expires_s == NEVER_EXPIRES:
+                if bucket_of(charge) != bucket or not _is_renewable(charge, hold):
                     continue
-                terms, _ = quota_terms(charge.in_force.rate_of(hold.key))
-                made_s = moments.get(_one(hold)) if moments else expiry_s(terms.hold_ttl_s, now_ms)
-                if made_s is not None:
-                    holds[at] = hold._replace(expires_s=made_s)
+                expires_s = moments.get(_one(hold))
+                if outcome is RenewalFailure.UNKNOWN:
+                    terms, _ = quota_terms(charge.in_force.rate_of(hold.key))
+                    expires_s = expiry_s(terms.hold_ttl_s, began_ms)
+                if expires_s is not None:
+                    holds[at] = hold._replace(expires_s=expires_s)
         self.renew_at_ms = self._next_renewal_ms(now_ms)
 
     def _renewable(self) -> Iterator[tuple[Charge, QuotaHold]]:

@@ -68,9 +68,13 @@ class Held:
         bucket: Bucket,
         outcome: RenewalOutcome,
         moments: Mapping[Any, int | None],
+        began_ms: int,
         now_ms: int,
     ) -> None:
-        """Note the outcome of a renewal of one bucket; ``moments`` are the new expiries, if any."""
+        """Note the outcome of a renewal of one bucket that began at a moment and has ended now.
+
+        ``moments`` are the new expiries; empty if the renewal failed.
+        """
         raise NotImplementedError
 
     def end_unsure(self) -> None:
@@ -257,7 +261,7 @@ class RenewalKeeper(Generic[HeldT]):
             if not isinstance(outcome, RenewalFailure):
                 moments = dict(zip(sums[bucket], outcome, strict=True))
             for each in held:
-                each.renewed(bucket, outcome, moments, now_ms)
+                each.renewed(bucket, outcome, moments, began_ms, now_ms)
 
     def _set_alarm(self, group: _Group[HeldT]) -> None:
         """Set the alarm to the first moment that needs attention; soon if the clock raises."""
