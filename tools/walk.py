@@ -1,10 +1,10 @@
 """Print the modules and functions that one acquire visits, in the order of their first call.
 
     python tools/walk.py                                  a warm acquire on DynamoDB
-    python tools/walk.py --engine sqlite --case refused   another engine, another case
+    python tools/walk.py --engine sqlite --case rejected   another engine, another case
     python tools/walk.py --tree sync --summary            one line: modules and calls
 
-Cases: `warm` (everything is cached), `refused` (the bucket is empty), `cascading` (the parent is
+Cases: `warm` (everything is cached), `rejected` (the bucket is empty), `cascading` (the parent is
 charged, too), `first` (nothing is cached and no bucket exists). DynamoDB is the server that the
 tests use; `make tools` installs it.
 
@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src" / "zae_limiter"
 ENGINES = ("memory", "sqlite", "dynamodb")
-CASES = ("warm", "refused", "cascading", "first")
+CASES = ("warm", "rejected", "cascading", "first")
 WARM_UP = 5  # acquires before the one that is shown: caches fill, connections open
 _INNER = frozenset({"<module>", "<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>"})
 
@@ -135,7 +135,7 @@ def _store(engine: str) -> Iterator[str]:
 def _limits(case: str) -> list[Any]:
     from zae_limiter import Limit
 
-    rate = WARM_UP if case == "refused" else 10_000
+    rate = WARM_UP if case == "rejected" else 10_000
     return [Limit.per_day("rpd", rate), Limit.per_minute("tpm", 100_000)]
 
 

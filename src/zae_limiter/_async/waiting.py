@@ -86,7 +86,7 @@ class WaitingCall(AcquireCall):
         except BaseException as error:
             if isinstance(error, RateLimitExceeded):
                 rejected = error.statuses
-            if not receipt.is_committed:
+            if not receipt.has_outcome:
                 await waiting.give_back()
             raise
         finally:

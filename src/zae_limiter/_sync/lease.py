@@ -291,7 +291,7 @@ class SyncLease:
             if self._account is None and not failed and not (self._slots or self._quotas):
                 return
             ended = self._ended = self._ended or Receipt()
-        if ended.is_committed:
+        if ended.has_outcome:
             return
         settlements = self._settlements_at_end(failed)
         if settlements:
@@ -367,7 +367,7 @@ class SyncLease:
             self._call.settle(settlements, receipt)
         finally:
             for held in quotas:
-                if not receipt.is_committed:
+                if not receipt.has_outcome:
                     held.restore(before[id(held.grant)])
                 self._call.charging.holds.go_on(held)
 
@@ -393,7 +393,7 @@ class SyncLease:
             changes = self._due_at_end(account, failed)
             written = {name: amount for name, amount in changes.items() if amount}
             cost = account.shown(account.changed_by(account.shares(written)).written())
-            committed = self._ended is not None and self._ended.is_committed
+            committed = self._ended is not None and self._ended.has_outcome
             lost = (bool(written) or self._quotas is not None) and not committed
             self._watch.settled(cost, account.shown(written), failed=failed, lost=lost)
 
@@ -407,7 +407,7 @@ class SyncLease:
 
     def _undo(self, booking: Booking | None, receipt: Receipt[None]) -> None:
         """Undo a booking that was certainly not written."""
-        if booking is not None and not receipt.is_committed:
+        if booking is not None and not receipt.has_outcome:
             with self._lock:
                 self._account = booking.undone_in(self._booked())
 

@@ -357,7 +357,7 @@ class SeveralLease(SyncLease):
             ended = self._ended = self._ended or Receipt()
         for lease in self._further:
             lease._close(ended)  # noqa: SLF001 - a part of this lease
-        if ended.is_committed:
+        if ended.has_outcome:
             return
         settlements: list[Settlement] = []
         for lease in self._leases():

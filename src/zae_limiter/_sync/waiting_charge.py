@@ -70,7 +70,7 @@ class Taken:
     def grant(self) -> Grant | None:
         """Return the grant if it was not given back and has not lapsed; otherwise None."""
         outcome = self.receipt.outcome
-        return outcome if type(outcome) is Grant and not self.settled.is_committed else None
+        return outcome if type(outcome) is Grant and not self.settled.has_outcome else None
 
 
 class WaitingCharge:
@@ -113,7 +113,7 @@ class WaitingCharge:
             # One write gives back for hundreds of callers; they end one by one.
             turn()
         finally:
-            if settled.is_committed:
+            if settled.has_outcome:
                 for grant in returned:
                     self._lines.note_credit(grant)
                     if grant.holds:

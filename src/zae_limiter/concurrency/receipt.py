@@ -29,7 +29,7 @@ class Receipt(Generic[T]):
         self.outcome: T = NOT_COMMITTED
 
     @property
-    def is_committed(self) -> bool:
+    def has_outcome(self) -> bool:
         return self.outcome is not NOT_COMMITTED
 
     def withdraw(self) -> None:

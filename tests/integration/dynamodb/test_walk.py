@@ -35,7 +35,7 @@ def test_the_walk_of_a_warm_acquire_reaches_the_transport(tree):
     assert any("transport" in module for module in modules)
 
 
-def test_a_refused_acquire_that_is_cached_stays_in_the_process():
-    modules = walked("refused", "async")
+def test_a_rejected_acquire_that_is_cached_stays_in_the_process():
+    modules = walked("rejected", "async")
     assert modules
     assert not any("transport" in module for module in modules)

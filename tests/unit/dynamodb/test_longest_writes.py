@@ -23,7 +23,7 @@ from zae_limiter.admission.shards.tree import Shard
 from zae_limiter.admission.slots import STEPS, SlotHold
 from zae_limiter.admission.tally import Tally
 from zae_limiter.dynamodb.buckets import pauses, writes
-from zae_limiter.dynamodb.buckets.cache import FreshBucket
+from zae_limiter.dynamodb.buckets.cache import NEVER_SEEN, FreshBucket
 from zae_limiter.dynamodb.buckets.changes import BucketChange, total
 from zae_limiter.dynamodb.buckets.planned_slots import PlannedSlots
 from zae_limiter.dynamodb.buckets.planning import plan
@@ -215,7 +215,7 @@ def credits_without_an_image(name):
 
 def creations(name):
     bucket = Bucket(name)
-    for known, children in product((FreshBucket(None), FreshBucket(None, False)), (False, True)):
+    for known, children in product((FreshBucket(None), NEVER_SEEN), (False, True)):
         charge = bucket.change(1000, is_charge=True, children=children)
         yield from actions_of(plan(known, [charge], bucket.context, LINK))
     paused = pauses.new_bucket(

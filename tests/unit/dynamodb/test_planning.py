@@ -6,9 +6,10 @@ import pytest
 
 from tests.unit.dynamodb.stored import BUCKET_ID, IN_FORCE, NOW_MS
 from zae_limiter.admission.rebase import full_bucket
+from zae_limiter.admission.shards.pressure import observed
 from zae_limiter.admission.shards.tree import Shard
 from zae_limiter.dynamodb.buckets import planning
-from zae_limiter.dynamodb.buckets.cache import FreshBucket
+from zae_limiter.dynamodb.buckets.cache import CachedBucket, FreshBucket
 from zae_limiter.dynamodb.buckets.changes import BucketChange
 from zae_limiter.dynamodb.buckets.planning import NothingToWrite, plan
 from zae_limiter.dynamodb.buckets.writes import WriteContext
@@ -21,6 +22,7 @@ HOURS = HourState("0.x", NOW_MS // 3_600_000, None, {"rpm": 0, "tpm": 1}, False)
 BUCKET = StoredBucket(
     full_bucket(IN_FORCE.at(SHARD), NOW_MS), "d", HOURS, 1, "op", SHARD, WHOLE_RATES
 )
+SEEN_BEFORE = CachedBucket(BUCKET, 0, {}, observed(None, SHARD, 0, NOW_MS))
 NOTHING_BACK = BucketChange(IN_FORCE, {}, is_charge=False, admitted=-1)
 CREDIT = BucketChange(IN_FORCE, {"rpm": -1000}, is_charge=False)
 CHARGE = BucketChange(IN_FORCE, {"rpm": 1000}, is_charge=True, admitted=1)
@@ -76,7 +78,7 @@ def test_charges_that_do_not_fit_are_left_out_of_the_write(changes, positions):
 
 def test_a_charge_that_seems_not_to_fit_is_sent_if_the_entry_may_be_outdated():
     context = WriteContext(BUCKET_ID.shard(0), NOW_MS, "mark")
-    known = FreshBucket(BUCKET, is_fresh=False)
+    known = SEEN_BEFORE
     assert plan(known, [TOO_MUCH], context, EntityLink()).positions == [0]
 
 
@@ -88,7 +90,7 @@ def test_the_short_cut_plans_the_write_of_the_general_path(amounts, through_chil
         IN_FORCE, amounts, is_charge=True, admitted=1, through_child=through_child
     )
     context = WriteContext(BUCKET_ID.shard(0), now_ms, "mark", usage_ms=86_400_000)
-    known, in_force = FreshBucket(BUCKET, is_fresh=False), IN_FORCE.at(SHARD)
+    known, in_force = SEEN_BEFORE, IN_FORCE.at(SHARD)
     short, general = (
         planning._usual_charge(known, BUCKET, change, in_force, context),  # noqa: SLF001
         planning._with_bucket(known, BUCKET, [change], in_force, context),  # noqa: SLF001

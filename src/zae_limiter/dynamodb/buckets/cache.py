@@ -7,7 +7,9 @@ store refuses the write if they are wrong. An outdated entry costs a round trip 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import ClassVar
 
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.rebase import has_limits
@@ -39,7 +41,7 @@ class CachedBucket:
     others_milli_per_s: Mapping[str, int]
     pressure: Pressure
     others_per_s: float = 0.0
-    is_fresh: bool = False
+    is_fresh: ClassVar[bool] = False
 
 
 @dataclass(slots=True)
@@ -50,14 +52,24 @@ class FreshBucket:
     """
 
     bucket: StoredBucket | None
-    is_fresh: bool = True
-    at_ms: int = 0
-    others_milli_per_s: Mapping[str, int] = field(default_factory=dict)
-    others_per_s: float = 0.0
+    is_fresh: ClassVar[bool] = True
+    at_ms: ClassVar[int] = 0
+    others_milli_per_s: ClassVar[Mapping[str, int]] = MappingProxyType({})
+    others_per_s: ClassVar[float] = 0.0
 
 
-KnownBucket = CachedBucket | FreshBucket
-UNKNOWN_BUCKET = FreshBucket(None, is_fresh=False)
+class NeverSeen:
+    """A bucket of which nothing is known: it may exist or not."""
+
+    bucket: ClassVar[None] = None
+    is_fresh: ClassVar[bool] = False
+    at_ms: ClassVar[int] = 0
+    others_milli_per_s: ClassVar[Mapping[str, int]] = MappingProxyType({})
+    others_per_s: ClassVar[float] = 0.0
+
+
+KnownBucket = CachedBucket | FreshBucket | NeverSeen
+NEVER_SEEN = NeverSeen()
 
 
 def holds_limits(bucket: StoredBucket, in_force: InForce) -> bool:

@@ -61,9 +61,9 @@ class EmbeddedBuckets(Port):
         try:
             outcome = await self._client.write(buckets.charge, args, receipt, deadline=deadline)
         finally:
-            if noted is not None and not receipt.is_committed:
+            if noted is not None and not receipt.has_outcome:
                 noted.give_back()
-            if raised and receipt.is_committed:
+            if raised and receipt.has_outcome:
                 _tell(request.on_threshold, raised)
         if type(outcome) is Grant:
             self.granted.add()
@@ -121,7 +121,7 @@ class EmbeddedBuckets(Port):
                 operation = rejection_counts.store_noted
                 await self._client.write(operation, (noted,), receipt, deadline=deadline)
         finally:
-            if not receipt.is_committed:
+            if not receipt.has_outcome:
                 for bucket, of_bucket in noted.items():
                     self._noted.put_back(bucket, of_bucket)
                     self._noted.postpone(bucket)
@@ -165,9 +165,9 @@ class EmbeddedBuckets(Port):
         try:
             await self._client.write(buckets.settle, args, receipt, must_run=True)
         finally:
-            if noted is not None and not receipt.is_committed:
+            if noted is not None and not receipt.has_outcome:
                 noted.give_back()
-            if raised and receipt.is_committed:
+            if raised and receipt.has_outcome:
                 _tell(on_threshold, raised)
         self.settled.add()
 
@@ -178,7 +178,7 @@ class EmbeddedBuckets(Port):
         with suppress(InfrastructureError):
             args = (namespace_id, renewals, clock)
             return await self._client.write(buckets.renew, args, receipt, must_run=True)
-        if receipt.is_committed:
+        if receipt.has_outcome:
             return receipt.outcome
         return [RenewalFailure.NOT_MADE] * len(renewals)
 

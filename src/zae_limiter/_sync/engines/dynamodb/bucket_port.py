@@ -275,7 +275,7 @@ class DynamoBuckets:
             finally:  # also if the caller was cancelled while its charge was written
                 if isinstance(pending.outcome, Applied):
                     receipt.outcome = grant(request, [pending], [pending.outcome], self._cache)
-        if not isinstance(outcome, Applied):
+        if not isinstance(outcome, Applied):  # raises if the outcome is an error
             receipt.outcome = refusal(request, [pending], [outcome], self._cache)
         if pending.change.in_force.quota_keys:
             self._look_at_thresholds(namespace_id, request)

@@ -99,8 +99,10 @@ class Cascade:
                 doubtful.append(position)
         if not doubtful and not in_order:
             return [*self.submit_all(pending)]
-        order = range(len(pending))
-        for position in order if in_order else sorted(order, key=lambda each: each not in doubtful):
+        order = list(range(len(pending)))
+        if not in_order:
+            order = doubtful + [position for position in order if position not in doubtful]
+        for position in order:
             pending[position].stamp_ms = None  # it may be from before the other's round trip
             outcome = outcomes[position] = self._router.submit(pending[position])
             if not isinstance(outcome, Applied):

@@ -22,7 +22,7 @@ from zae_limiter.admission.request import StaleLimits
 from zae_limiter.admission.tally import NO_TALLY
 from zae_limiter.concurrency.tallies import NotedTallies
 from zae_limiter.dynamodb.buckets.cache import (
-    UNKNOWN_BUCKET,
+    NEVER_SEEN,
     BucketCache,
     FreshBucket,
     KnownBucket,
@@ -120,7 +120,7 @@ class WriteLoop:
 
     async def _attempts(self, run: GroupRun) -> None:
         """Plan, write and learn, a bounded number of times or until every change is decided."""
-        known: KnownBucket = self._cache.get(run.shard_id) or UNKNOWN_BUCKET
+        known: KnownBucket = self._cache.get(run.shard_id) or NEVER_SEEN
         reads_first, has_rebased = run.reads_first, False
         carried = CarriedTally(self._noted, run.bucket_id)
         try:

@@ -44,20 +44,20 @@ class ConditionalWriter:
         text = write.request.text(client.table)
         try:
             answer = client.call("UpdateItem", text, deadline=send_until, throttled=on_throttled)
-            item: Item = answer["Attributes"]
-            return item
         except ConditionFailed as refused:
             if refused.item is not None and _write_id(refused.item) == write.write_id:
                 return refused.item  # it was delivered twice, and made by the first delivery
             raise
-        except KeyError:
-            return self._retry_guarded(write, ServerFault(NO_ITEM), deadline)
         except ServerFault as fault:
             return self._retry_guarded(write, fault, deadline)
         except NoAnswer as silence:
             if silence.closed_idle:
                 return self._repeat_after_closed_idle(write, silence, deadline)
             return self._look_for(write, silence, deadline)
+        item: Item | None = answer.get("Attributes")
+        if item is None:
+            return self._retry_guarded(write, ServerFault(NO_ITEM), deadline)
+        return item
 
     def read(self, key: Item, deadline: Deadline) -> Item | None:
         """Read an item consistently."""
