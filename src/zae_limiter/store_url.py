@@ -46,7 +46,7 @@ def parse_url(url: object) -> StoreUrl:
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     unknown = sorted(options.keys() - OPTIONS[parts.scheme])
     if unknown:
-        raise ValidationError("url", shown, f"has no option {unknown[0]!r}")
+        raise ValidationError("url", shown, f"has no option {masked_url(unknown[0])!r}")
     if "@" in parts.netloc:
         raise ValidationError("url", shown, f"must not contain a user; it must be {FORMS}")
     return StoreUrl(parts.scheme, _place(shown, parts.scheme, parts.netloc, parts.path), options)

@@ -180,3 +180,9 @@ def test_an_error_shows_no_credentials_of_a_url(url):
 )
 def test_only_credentials_are_masked(url, shown):
     assert masked_url(url) == shown
+
+
+def test_the_name_of_an_unknown_option_shows_no_password():
+    with pytest.raises(ValidationError) as caught:
+        parse_url("memory://?redis://user:s3cret@host")
+    assert "s3cret" not in str(caught.value)
