@@ -145,7 +145,7 @@ async def test_tasks_that_wait_in_vain_leave_no_threads_and_no_files(sqlite_url,
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_a_client_that_gave_up_does_not_stand_in_the_way_of_others(sqlite_url, path, suffix):
-    with open_sync(sqlite_url, 0.05) as first, open_sync(sqlite_url, 0.5) as second:
+    with open_sync(sqlite_url, 0.5) as first, open_sync(sqlite_url, 5) as second:
         with HeldFile(path, suffix), pytest.raises(RateLimiterUnavailable):
             take(SyncRateLimiter(first))
         # The first one is idle from here on.
