@@ -1,4 +1,4 @@
-"""Opening the store of our own limiter: with the same settings in every process of a run."""
+"""The settings with which the processes of a run open the store of our own limiter."""
 
 from __future__ import annotations
 
@@ -30,5 +30,5 @@ async def open_patient(plan: Plan, provision: Literal["table", "never"] = "never
     if plan.has_expiring_buckets:
         builder.bucket_ttl_multiplier(TTL_MULTIPLIER)
         if provision != "never":
-            builder.usage_retention_days(0)
+            builder.usage_retention_days(0)  # else buckets outlive the retention of usage
     return await builder.build()

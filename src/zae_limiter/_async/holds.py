@@ -71,7 +71,7 @@ class HeldQuotas(Held):
         """Note the outcome of a renewal of one of its buckets.
 
         A renewal with an unknown outcome counts as made: if it was not, the settlement finds out.
-        Holds that need no renewal are no part of it, and stay as they are.
+        Holds that need no renewal stay as they are.
         """
         if outcome is RenewalFailure.NOT_MADE:
             self.renew_at_ms = now_ms + RETRY_MS

@@ -239,8 +239,8 @@ def _absent(hours: HourState) -> tuple[str, ...]:
 def _decode_again(item: Item, known: StoredBucket) -> StoredBucket:
     """Decode an item whose digest is the known one, so its limits are the known ones.
 
-    Its hours are decoded only if it was turned or cleared. Without this function a full decoding
-    takes four times as long for every write, and twice as long for one that turns the hour.
+    Its hours are decoded only if it was turned or cleared. A full decoding takes four times as long
+    as this function, and twice as long after a write that turns the hour.
     """
     hours, finished = known.hours, known.finished
     if (
@@ -252,7 +252,8 @@ def _decode_again(item: Item, known: StoredBucket) -> StoredBucket:
     for name in known.absent:
         if name in item:
             return _decode(item)
-    has_other_hours = int(item[HOUR]["N"]) != hours.hour or (FINISHED in item) == (finished is None)
+    had_finished, has_finished = finished is not None, FINISHED in item
+    has_other_hours = int(item[HOUR]["N"]) != hours.hour or has_finished != had_finished
     if has_other_hours:
         if hours.has_children:
             return _decode(item)
