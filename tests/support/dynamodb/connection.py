@@ -130,6 +130,11 @@ class Connection:
             fault = None
         if fault is None:
             return await self._forward(request, exchange)
+        if fault.kind == "again":
+            answer = await self._forward(request, exchange)
+            exchange.raw_answer = b""  # until the second delivery has been answered, too
+            self._link.later(self._deliver(request, exchange, fault))
+            return answer
         if fault.kind == "late":
             self._link.later(self._deliver(request, exchange, fault))
         if fault.holds:

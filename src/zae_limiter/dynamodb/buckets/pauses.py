@@ -60,7 +60,7 @@ def pause_write(
         return None
     write_id, ttl_ms = stored.renewed_write_id(bucket.write_id), image.expires_ms
     expires_early = paused_until_ms is not None and ttl_ms is not None and ttl_ms < paused_until_ms
-    trailer = WriteTrailer(write_id, expires_ms=paused_until_ms, keeps=not expires_early)
+    trailer = WriteTrailer.to(bucket, write_id, expires_ms=paused_until_ms, keeps=not expires_early)
     update = bucket_update(key, [], trailer)
     require_same(update, bucket)
     require_generation(update, bucket)
@@ -110,7 +110,10 @@ def new_bucket(
         for key, rate in rates.items()
     ]
     trailer = WriteTrailer(
-        TURN_MARK + stored.new_write_id(now_ms), expires_ms=until_ms, keeps=False
+        TURN_MARK + stored.new_write_id(now_ms),
+        expires_ms=until_ms,
+        keeps=False,
+        keeps_ids=stored.keeps_earlier_ids(rates),
     )
     write = first_write(new_bucket, moves, trailer, only_if_absent=True)
     return CreatedBucket(write, origin, hour)

@@ -222,7 +222,7 @@ def balance_write(
         until_ms = expires_ms(after(image, moves), in_force, now_ms, context.usage_ms)
     admitted = carried.admitted if counts is None else 0
     keeps_ttl = until_ms == image.expires_ms
-    trailer = WriteTrailer(write_id, admitted, until_ms, keeps_ttl)
+    trailer = WriteTrailer.to(bucket, write_id, admitted, until_ms, keeps_ttl)
     version = 0 if image.config_version else in_force.governing_version
     slot_writes = () if slots is None else slots.writes()
     ends_pause = image.paused_until_ms is not None and not is_paused(image, now_ms)
@@ -326,7 +326,12 @@ def first(
         for key, rate in rates.items()
     ]
     until_ms = expires_ms(after(full, moves), in_force, now_ms, context.usage_ms)
-    trailer = WriteTrailer(write_id=write_id, expires_ms=until_ms, keeps=False)
+    trailer = WriteTrailer(
+        write_id=write_id,
+        expires_ms=until_ms,
+        keeps=False,
+        keeps_ids=bucket_item.keeps_earlier_ids(rates),
+    )
     counts = HourCounts(
         form=HourForm.COUNT,
         hour=hour,
@@ -393,7 +398,10 @@ def rebase(
     until_ms = expires_ms(target, in_force.at(bucket.shard), now_ms, usage_ms)
     write_id = turn.write_id + STRUCTURAL
     trailer = WriteTrailer(
-        write_id=write_id, expires_ms=until_ms, keeps=until_ms == bucket.image.expires_ms
+        write_id=write_id,
+        expires_ms=until_ms,
+        keeps=until_ms == bucket.image.expires_ms,
+        keeps_ids=bucket_item.keeps_earlier_ids(target.limits),
     )
     update = structural_write(
         bucket_item.key(*context.shard_id),

@@ -23,6 +23,9 @@ structural generation       g
 writes                      wc
 id of the last write        op          begins with the time of the write; before it a ``~`` if the
                                         write created the item or turned its hour
+ids of the writes before    w1 w2 w3    newest first. A write whose id the item shows is refused, so
+                                        one that is delivered again has no effect, also if up to
+                                        three other writes came between
 expires                     ttl         seconds
 
 The counts by the hour, admitted acquires among them, are described in ``items.hours``.
@@ -33,7 +36,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sized
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import count
@@ -76,6 +79,8 @@ from zae_limiter.transport.shapes import is_item
 BALANCE, CONSUMED, PARAMETERS, MERGED = "t_", "c_", "p_", "m_"
 SHARDS, DIGEST, VERSION, GENERATION = "n", "lh", "cv", "g"
 WRITES, WRITE_ID, TTL = "wc", "op", "ttl"
+EARLIER_WRITE_IDS = ("w1", "w2", "w3")
+MAX_LIMITS_WITH_EARLIER_IDS = 4  # with more, the item would exceed the 1 KB of a write unit
 CASCADE, PARENT = "cascade", "parent_id"
 HELD_AMOUNT = "y"  # followed by the index of the limit, the window and the second of the expiry
 TOPPED, MARKED = "z", "e"  # each followed by the index of the quota
@@ -447,6 +452,17 @@ _DELIMITER = "."
 def new_write_id(now_ms: int) -> str:
     """Return a random write id (os.urandom, so that forked processes differ)."""
     return f"{now_ms // 1000:x}{_DELIMITER}{os.urandom(4).hex()}"
+
+
+def shows_write(item: Item | None, write_id: str) -> bool:
+    """Tell whether an item shows that it was written under this id, up to three writes ago."""
+    shown = () if item is None else (item.get(name) for name in (WRITE_ID, *EARLIER_WRITE_IDS))
+    return {"S": write_id} in shown
+
+
+def keeps_earlier_ids(limits: Sized) -> bool:
+    """Tell whether an item with these limits has room for the ids of earlier writes."""
+    return len(limits) <= MAX_LIMITS_WITH_EARLIER_IDS
 
 
 def renewed_write_id(write_id: str) -> str:

@@ -39,13 +39,28 @@ class WriteTrailer:
     """The attributes that every write leaves on the item: its id, its admissions, the TTL.
 
     A write with ``HourCounts`` of its own counts admissions there. ``keeps`` leaves the TTL as it
-    is; without it, ``expires_ms`` None removes the TTL.
+    is; without it, ``expires_ms`` None removes the TTL. ``keeps_ids`` says that the item has room
+    for the ids of earlier writes.
     """
 
     write_id: str
     admitted: int = 0
     expires_ms: int | None = None
     keeps: bool = True
+    keeps_ids: bool = True
+
+    @classmethod
+    def to(
+        cls,
+        bucket: stored.StoredBucket,
+        write_id: str,
+        admitted: int = 0,
+        expires_ms: int | None = None,
+        keeps: bool = True,
+    ) -> WriteTrailer:
+        """Return the trailer of a write to a bucket as it was seen."""
+        keeps_ids = stored.keeps_earlier_ids(bucket.image.limits)
+        return cls(write_id, admitted, expires_ms, keeps, keeps_ids)
 
 
 def bucket_update(key: Item, moves: Sequence[Move], trailer: WriteTrailer) -> UpdateExpression:
@@ -53,13 +68,30 @@ def bucket_update(key: Item, moves: Sequence[Move], trailer: WriteTrailer) -> Up
     update = UpdateExpression(key)
     for each in moves:
         _move(update, each)
-    update.set_once(stored.WRITE_ID, s(trailer.write_id))
+    for condition in _leave_id(update, trailer):
+        update.require(condition)
     update.add(stored.WRITES, 1)
     if trailer.admitted:
         update.add(ADMITTED, trailer.admitted)
     if not trailer.keeps:
         _expiry(update, trailer.expires_ms)
     return update
+
+
+def _leave_id(update: UpdateExpression, trailer: WriteTrailer) -> list[str]:
+    """Leave the id of the write on the item; return the conditions that it was not there before.
+
+    The ids of earlier writes move on by one, so that a write which is delivered again is refused
+    although others came between. A new item has the same id everywhere.
+    """
+    newer, write_id = update.name(stored.WRITE_ID), update.value(s(trailer.write_id))
+    update.set_to(stored.WRITE_ID, write_id)
+    conditions = [f"{newer} <> {write_id}"]
+    for attribute in stored.EARLIER_WRITE_IDS if trailer.keeps_ids else ():
+        update.set_to(attribute, f"if_not_exists({newer}, {write_id})")
+        newer = update.name(attribute)
+        conditions.append(f"{newer} <> {write_id}")
+    return conditions
 
 
 def require_same(update: UpdateExpression, bucket: stored.StoredBucket) -> None:
@@ -231,11 +263,12 @@ def first_write(
     indexes = stored.limit_indexes(new_bucket.rates)
     digest = stored.digest_of(new_bucket.rates, indexes, new_bucket.paused_until_ms)
     absent = "attribute_not_exists(PK)"
+    is_no_repetition = _leave_id(update, trailer)
     if only_if_absent:
         update.require(absent)
     else:
-        is_full = _is_full(update, moves, digest, counts.hour)
-        update.require(f"({absent} OR ({is_full}))")
+        is_full = [*_is_full(update, moves, digest, counts.hour), *is_no_repetition]
+        update.require(f"({absent} OR ({' AND '.join(is_full)}))")
     for each in moves:
         assert each.put is not None
         update.set_number(stored.BALANCE + each.key, each.put)
@@ -250,7 +283,6 @@ def first_write(
     update.set_if_missing(stored.GENERATION, n(new_bucket.generation))
     update.set_if_missing(ORIGIN, s(counts.origin))
     update.set_if_missing(HOUR, n(counts.hour))
-    update.set(stored.WRITE_ID, s(trailer.write_id))
     update.add(stored.WRITES, 1)
     hour_updates.count_in_hour(update, counts, indexes)
     write_slots(update, new_bucket.slot_writes, indexes)
@@ -261,8 +293,8 @@ def first_write(
     return update
 
 
-def _is_full(update: UpdateExpression, moves: Sequence[Move], digest: str, hour: int) -> str:
-    """Return the condition that every limit is full and the item's hour not over.
+def _is_full(update: UpdateExpression, moves: Sequence[Move], digest: str, hour: int) -> list[str]:
+    """Return the conditions that every limit is full and the item's hour not over.
 
     The digest contains the indexes of the limits, so the item has those that this write uses.
     """
@@ -274,7 +306,7 @@ def _is_full(update: UpdateExpression, moves: Sequence[Move], digest: str, hour:
     for each in moves:
         assert each.low is not None
         parts.append(f"{update.name(stored.BALANCE + each.key)} >= {update.number(each.low)}")
-    return " AND ".join(parts)
+    return parts
 
 
 def structural_write(

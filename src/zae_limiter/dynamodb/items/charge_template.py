@@ -99,7 +99,13 @@ class TemplatedCharge:
         if self.slot_writes or self.hold_writes or self.ends_pause:
             return self.update().text(table)
         bucket, trailer, version, counts = self.bucket, self.trailer, self.version, self.counts
-        kind: list[object] = [table, trailer.admitted == 0, trailer.keeps, version == 0]
+        kind: list[object] = [
+            table,
+            trailer.admitted == 0,
+            trailer.keeps,
+            trailer.keeps_ids,
+            version == 0,
+        ]
         values: list[object] = [_partition(*self.shard_id)]
         for move in self.moves:
             low, high, put, consumed = move.low, move.high, move.put, move.consumed_milli

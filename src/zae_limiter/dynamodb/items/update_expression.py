@@ -49,12 +49,6 @@ class UpdateExpression:
     def set(self, attribute: str, value: Value) -> None:
         self._sets.append(f"{self.name(attribute)} = {self.value(value)}")
 
-    def set_once(self, attribute: str, value: Value) -> None:
-        """Set an attribute that has another value: the same update is not made twice in a row."""
-        name, placeholder = self.name(attribute), self.value(value)
-        self._sets.append(f"{name} = {placeholder}")
-        self.require(f"{name} <> {placeholder}")
-
     def set_all(self, attributes: Item) -> None:
         for attribute, value in attributes.items():
             self.set(attribute, value)

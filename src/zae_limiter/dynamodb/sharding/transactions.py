@@ -52,7 +52,7 @@ def split(item: Item, now_ms: int, write_id: str) -> list[Action]:
     bucket = stored.decode(item)
     kept, new = bucket.shard.halves()
     halves = split_merge.split(bucket.image, now_ms)
-    update = bucket_update(_key(item), halves.kept, WriteTrailer(write_id))
+    update = bucket_update(_key(item), halves.kept, WriteTrailer.to(bucket, write_id))
     require_same(update, bucket)
     require_generation(update, bucket)
     update.set_number(stored.SHARDS, kept.n)
@@ -82,9 +82,8 @@ def merge(
     moves = split_merge.merge(kept.image, gone.image, now_ms)
     whole = kept.shard.parent
     forgotten = whole.n == stored.UNSHARDED and expires_ms is not None
-    update = bucket_update(
-        _key(survivor), moves, WriteTrailer(write_id, expires_ms=expires_ms, keeps=not forgotten)
-    )
+    trailer = WriteTrailer.to(kept, write_id, expires_ms=expires_ms, keeps=not forgotten)
+    update = bucket_update(_key(survivor), moves, trailer)
     require_same(update, kept)
     update.require_equal(stored.GENERATION, n(kept.generation))
     update.set_number(stored.SHARDS, whole.n)
@@ -163,7 +162,8 @@ def gather(
     gathering, through_left = Gathering([], {}, {}), dict(through_milli)
     for part in parts:
         bucket, first = part.bucket, not gathering.actions
-        trailer, counts = WriteTrailer(write_id, admitted if first else 0), None
+        trailer = WriteTrailer.to(bucket, write_id, admitted if first else 0)
+        counts = None
         if through_milli or is_over(bucket, now_ms, usage_ms):
             through = _taken_through(part.moves, through_left)
             counts = hour_counts(
@@ -174,7 +174,7 @@ def gather(
                 counted=Counted(trailer.admitted, through_milli=through),
             )
             turn = turn_of(bucket, counts, write_id)
-            trailer = WriteTrailer(turn.write_id)
+            trailer = WriteTrailer.to(bucket, turn.write_id)
             if turn.store_first is not None:
                 gathering.store_first[bucket.shard.number] = turn.store_first
             if turn.begins_hour is not None:

@@ -17,7 +17,7 @@ def late(proxy, **options):
 async def arrived(fault, measured):
     """Let the store get what was late, and wait until it has."""
     fault.delay_ms = 0
-    (message,) = (each for each in measured.requests if each.fault == "late")
+    (message,) = (each for each in measured.requests if each.fault == fault.kind)
     async with asyncio.timeout(PATIENT_S):
         while not message.raw_answer:  # noqa: ASYNC110 - another thread sees it
             await asyncio.sleep(0.005)

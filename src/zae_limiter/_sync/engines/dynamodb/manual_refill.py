@@ -209,7 +209,7 @@ class ManualRefill:
 def _update(shard: ReadShard, refilled: RefilledShard) -> UpdateExpression:
     """Render the moves of one shard, under the condition that it still has its limits and size."""
     bucket = shard.bucket
-    trailer = WriteTrailer(renewed_write_id(bucket.write_id))
+    trailer = WriteTrailer.to(bucket, renewed_write_id(bucket.write_id))
     key = keys.Key.of(shard.item).attributes
     update = bucket_update(key, refilled.all_moves(), trailer)
     require_same(update, bucket)

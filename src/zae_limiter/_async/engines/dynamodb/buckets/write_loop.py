@@ -308,8 +308,9 @@ def _begins_day(write: PlannedWrite, known: KnownBucket, bucket: StoredBucket) -
     """Tell whether a write has created its bucket, or begun the bucket's first hour of a day.
 
     A first write that found the bucket there has begun nothing: the client that created the bucket
-    announces the day and registers the resource.
+    announces the day and registers the resource. If other writes are seen to have followed, the
+    first write may have created the bucket.
     """
     if known.bucket is None:
-        return bucket.image.writes == 1
+        return bucket.image.writes == 1 or bucket.write_id != write.write_id
     return write.begins_hour is not None and write.begins_hour.is_first_of_day

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from zae_limiter._sync.engines.dynamodb.client import DynamoClient
 from zae_limiter.dynamodb.buckets.writes import PlannedWrite
 from zae_limiter.dynamodb.items.attributes import Item
-from zae_limiter.dynamodb.items.bucket import WRITE_ID
+from zae_limiter.dynamodb.items.bucket import WRITE_ID, shows_write
 from zae_limiter.dynamodb.items.update_expression import UpdateExpression
 from zae_limiter.exceptions import InfrastructureError, RateLimiterUnavailable
 from zae_limiter.transport.calls import Deadline
@@ -45,7 +45,7 @@ class ConditionalWriter:
         try:
             answer = client.call("UpdateItem", text, deadline=send_until, throttled=on_throttled)
         except ConditionFailed as refused:
-            if refused.item is not None and _write_id(refused.item) == write.write_id:
+            if refused.item is not None and shows_write(refused.item, write.write_id):
                 return refused.item  # it was delivered twice, and made by the first delivery
             raise
         except ServerFault as fault:
@@ -77,16 +77,15 @@ class ConditionalWriter:
         """Repeat a write that was sent just when the server closed the idle connection.
 
         Read once. Only while the item's write id is still the known one, the write is repeated
-        under that guard. If the original arrives after all, and after the write of another
-        client, the caller is charged twice, but admitted once.
+        under that guard. If the original arrives after all, and after more than three other
+        writes, the caller is charged twice, but admitted once.
         """
         if write.guarded_retry is None:
             return self._look_for(write, silence, deadline)
         item = self._read_in_doubt(write, silence, deadline)
-        last = _write_id(item)
-        if item is not None and last == write.write_id:
+        if item is not None and shows_write(item, write.write_id):
             return item
-        if last != write.previous_write_id:
+        if _write_id(item) != write.previous_write_id:
             raise silence
         self._counters.add(repeated_writes=1)
         return self._repeat(write, write.guarded_retry, silence, deadline)
@@ -111,11 +110,10 @@ class ConditionalWriter:
             except KeyError:
                 raise doubt from None
             except ConditionFailed as failed:
-                last = _write_id(failed.item)
-                if failed.item is not None and last == write.write_id:  # an earlier one did it
-                    return failed.item
-                if last == write.previous_write_id:  # no write came: its own condition failed
-                    raise
+                if failed.item is not None and shows_write(failed.item, write.write_id):
+                    return failed.item  # an earlier one did it
+                if _write_id(failed.item) == write.previous_write_id:
+                    raise  # no write came: its own condition failed
                 raise doubt from failed
             except InfrastructureError as error:
                 if not (isinstance(error, NoAnswer) and error.closed_idle):
@@ -127,7 +125,7 @@ class ConditionalWriter:
     ) -> Item:
         """Read once: the write was made if its id is there. Otherwise it may still arrive."""
         item = self._read_in_doubt(write, doubt, deadline)
-        if item is None or _write_id(item) != write.write_id:
+        if item is None or not shows_write(item, write.write_id):
             raise doubt
         return item
 
