@@ -293,7 +293,7 @@ async def merged_for_the_earlier_shard(scene):
         await (await scene.client()).delete_entity("key")
         again = await scene.split_and_used(stopped_ms)
         different = {name for name in before if again[name] != before[name]}
-        assert {"o"} <= different <= {"o", "op", "ttl"}
+        assert {"o"} <= different <= {"o", "op", "w1", "w2", "w3", "ttl"}
 
 
 async def turned_over_an_hour_that_is_not_stored(scene):

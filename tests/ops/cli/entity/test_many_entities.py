@@ -169,7 +169,7 @@ def test_deleting_the_parent_of_very_many_asks_soon(big, run):
 
 @on_both_engines
 def test_a_purge_shows_progress_is_interrupted_and_resumed(engine, tmp_path, run):
-    count = 30_000 if engine == "sqlite" else 1500
+    count = 300_000 if engine == "sqlite" else 1500
     with bulk_store(engine, tmp_path, count, "tenant") as (url, namespace_id):
         assert run("namespace", "delete", "tenant", "--yes", "--url", url).code == 0
         with terminal("namespace", "purge", namespace_id, "--url", url) as screen:
