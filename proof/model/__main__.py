@@ -1,4 +1,4 @@
-"""Explore the model in parts whose union is its protocol, and say how many states there are."""
+"""Explore the models in parts whose union is the protocol, and say how many states there are."""
 
 from __future__ import annotations
 
@@ -7,15 +7,30 @@ import time
 
 from proof.model.explore import Bounds, Explorer
 
-# Moments that may pass, operations of each client, tries, kinds of operations, lost answers.
+CHARGE, REFUND = ("charge",), ("charge", "credit")
+
 PARTS = {
-    "charges and refunds, answers lost": Bounds(1, (1, 1), 2, ("charge", "credit"), 1),
-    "changes of limits, answers lost": Bounds(1, (1, 1), 2, ("charge", "rebase"), 1),
-    "splits, answers lost": Bounds(0, (1, 1), 2, ("charge", "split"), 1),
-    "charges and refunds": Bounds(1, (2, 2), 1, ("charge", "credit"), 0),
-    "changes of limits": Bounds(1, (2, 2), 1, ("charge", "rebase"), 0),
-    "splits, merges and gathers": Bounds(0, (3, 1), 1, ("charge", "gather", "split", "merge"), 0),
-    "splits, merges and refunds": Bounds(0, (3, 1), 1, ("charge", "credit", "split", "merge"), 0),
+    "charges and refunds, answers lost": Bounds(1, (1, 1), 2, REFUND, losses=1),
+    "changes of limits, answers lost": Bounds(1, (1, 1), 2, (*CHARGE, "rebase"), losses=1),
+    "splits, answers lost": Bounds(0, (1, 1), 2, (*CHARGE, "split"), losses=1),
+    "charges and refunds": Bounds(1, (2, 2), 1, REFUND, losses=0),
+    "changes of limits": Bounds(1, (2, 2), 1, (*CHARGE, "rebase"), losses=0),
+    "splits, merges and gathers": Bounds(
+        0, (3, 1), 1, (*CHARGE, "gather", "split", "merge"), losses=0
+    ),
+    "splits, merges and refunds": Bounds(0, (3, 1), 1, (*REFUND, "split", "merge"), losses=0),
+    "charges and refunds, delivered twice": Bounds(1, (2, 2), 1, REFUND, losses=0, copies=1),
+    "charges and refunds, two of them delivered twice": Bounds(
+        0, (2, 2), 1, REFUND, losses=0, copies=2
+    ),
+    "refusals tried again, delivered twice": Bounds(1, (2, 1), 2, REFUND, losses=0, copies=1),
+    "charges and refunds, delivered twice, answers lost": Bounds(
+        0, (2, 1), 2, REFUND, losses=1, copies=1
+    ),
+    "changes of limits, delivered twice": Bounds(
+        1, (2, 1), 1, (*REFUND, "rebase"), losses=0, copies=1
+    ),
+    "splits, delivered twice": Bounds(0, (2, 2), 1, (*REFUND, "split"), losses=0, copies=1),
 }
 
 

@@ -1,8 +1,9 @@
 """Every history of the model, up to its bounds, and the rules that all of them keep.
 
 **Rules.** In no window is more admitted than capacity + refill + refunds in it. No charge is made
-twice, and none is admitted that was not carried out. The counted use is that of the charges
-that were carried out, less their refunds.
+twice and no refund is credited twice, also if a request is delivered twice. No client asks again
+for what was carried out, and none is admitted whose charge was not. The counted use is that of the
+charges that were carried out, less their refunds.
 
 A defect is a subclass with one method of its own.
 """
@@ -10,13 +11,15 @@ A defect is a subclass with one method of its own.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from proof.model import world
+from proof.model.delivery import Faults, Heard, Way, ways
+from proof.model.search import Search
 from proof.model.world import CHARGES, RATES, Item, Items, Message, Part
 
-IDLE, WAITING, UNSURE = "idle", "waiting", "unsure"
+IDLE, WAITING = "idle", "waiting"
 
 
 class Client(NamedTuple):
@@ -24,21 +27,18 @@ class Client(NamedTuple):
 
     left: int
     seen: Items
-    phase: str = IDLE
-    op: int = 0
-    kind: str = ""
-    amount: int = 0
-    stamp: int = 0
-    tries: int = 0
-    holds: tuple[int, int] | None = None  # shard and amount of a grant, to be refunded
-    last_op: int = 0  # of the shard that it writes to, as it was seen
+    phase: str = IDLE  # or in what way its request was lost
     message: Message | None = None
+    tries: int = 0
+    last_op: int = 0  # of the shard that it writes to, as it was seen
+    holds: tuple[int, int] | None = None  # shard and amount of a grant, to be refunded
 
 
 class Done(NamedTuple):
     """A charge or credit that was carried out: between its stamp and that moment."""
 
     op: int
+    first_op: int
     stamp: int
     moment: int
     amount: int
@@ -55,55 +55,39 @@ class State(NamedTuple):
     admitted: tuple[int, ...] = ()
     rebased: int | None = None  # the moment of the first change of limits
     next_op: int = 1
-
-
-class Broken(AssertionError):
-    """A rule does not hold; the history that leads there is in ``steps``."""
-
-    def __init__(self, rule: str, steps: list[str]) -> None:
-        super().__init__("\n".join([rule, *steps]))
-        self.rule, self.steps = rule, steps
+    faults: Faults = Faults()
+    asked_again: bool = False  # for what was carried out
 
 
 @dataclass(slots=True)
 class Bounds:
-    """How far the exploration goes."""
+    """How far the exploration goes.
+
+    With ``copies``, the operations of both clients are four at most: then no more than three other
+    writes come between two deliveries. Merges are left out as well, since a shard that is created
+    anew shows none of the ids of the one before. Transactions are not copied: DynamoDB knows them
+    by a token for ten minutes.
+    """
 
     moments: int = 2
     operations: tuple[int, int] = (2, 1)  # of each client
     tries: int = 2
     kinds: tuple[str, ...] = ("charge", "credit", "rebase", "split", "merge", "gather")
     losses: int = 1  # answers that may be lost in one history
+    copies: int = 0  # requests that may be delivered twice in one history
 
 
-@dataclass(slots=True)
-class Explorer:
-    """Depth-first search over all states."""
+class Explorer(Search[State]):
+    """The write protocol of rates: charges, refunds, changes of limits, splits, merges, gathers."""
 
-    bounds: Bounds = field(default_factory=Bounds)
-    states: int = 0
-    transitions: int = 0
+    def __init__(self, bounds: Bounds) -> None:
+        super().__init__()
+        self.bounds = bounds
 
-    def explore(self) -> None:
-        """Visit every state; raises Broken with the history that breaks a rule."""
+    def first_state(self) -> State:
         items = world.full_items()
         one, other = (Client(count, items) for count in self.bounds.operations)
-        first = State(0, items, (one, other))
-        seen, stack = {first}, [first]
-        came: dict[State, tuple[State, str]] = {}
-        while stack:
-            state = stack.pop()
-            self.states += 1
-            for step, after in self.steps(state):
-                self.transitions += 1
-                if after in seen:
-                    continue
-                seen.add(after)
-                came[after] = (state, step)
-                rule = self.broken_rule(after)
-                if rule is not None:
-                    raise Broken(rule, _path(came, after))
-                stack.append(after)
+        return State(0, items, (one, other))
 
     # --- steps
 
@@ -113,146 +97,172 @@ class Explorer:
         for number, client in enumerate(state.clients):
             if client.phase == IDLE and client.left:
                 yield from self._begin(state, number, client)
-            elif client.phase == UNSURE:
-                yield from self.look(state, number, client)
+            elif client.phase not in (IDLE, WAITING):
+                yield from self.resolve(state, number, client)
         for index, message in enumerate(state.messages):
             yield from self._deliver(state, index, message)
 
     def _begin(self, state: State, number: int, client: Client) -> Iterator[tuple[str, State]]:
         """Begin an operation, with what the client has seen, or with a fresh reading."""
-        kinds = self.bounds.kinds
         for seen in {client.seen, state.items}:
-            for kind, amount, parts in _requests(seen, client, state.moment, kinds):
+            for kind, amount, parts in _requests(seen, client, state.moment, self.bounds.kinds):
                 fresh = client._replace(left=client.left - 1, seen=seen, tries=1)
                 if kind == "credit":
                     fresh = fresh._replace(holds=None)
-                yield self._send(state, number, fresh, kind, amount, parts, state.moment)
+                op = state.next_op
+                message = Message(op, op, number, kind, state.moment, amount, parts)
+                yield self._send(state, fresh, message)
 
-    def _send(
-        self,
-        state: State,
-        number: int,
-        client: Client,
-        kind: str,
-        amount: int,
-        parts: tuple[Part, ...],
-        stamp: int,
-        op: int | None = None,
-    ) -> tuple[str, State]:
-        written = client.seen[parts[0].number]
-        message = Message(state.next_op if op is None else op, number, kind, stamp, amount, parts)
+    def _send(self, state: State, client: Client, message: Message) -> tuple[str, State]:
+        written = client.seen[message.parts[0].number]
         waiting = client._replace(
-            phase=WAITING,
-            op=message.op,
-            kind=kind,
-            amount=amount,
-            stamp=stamp,
-            last_op=0 if written is None else written.op,
-            message=message,
+            phase=WAITING, message=message, last_op=0 if written is None else written.ids.last
         )
-        after = _with_client(state, number, waiting)
-        return (
-            f"client {number} sends {kind} {amount} op {message.op} {parts}",
-            after._replace(
-                messages=(*state.messages, message),
-                next_op=state.next_op + (op is None),
-            ),
+        after = state._replace(
+            messages=(*state.messages, message),
+            next_op=max(state.next_op, message.op + 1),
+            asked_again=state.asked_again or _is_done_under_another_id(state, message),
         )
+        said = f"client {message.client} sends {message.kind} {message.amount} op {message.op}"
+        return f"{said} {message.parts}", _with_client(after, message.client, waiting)
 
     def _deliver(self, state: State, index: int, message: Message) -> Iterator[tuple[str, State]]:
-        """The store gets a request; the answer arrives, or is lost."""
+        """The store gets a request, or does not yet; the client hears the answer, or another end.
+
+        A copy that comes later changes nothing for a client that has heard the first answer.
+        """
+        client = state.clients[message.client]
+        is_awaited = client.phase == WAITING and client.message == message
+        copies = 0 if message.is_transaction else self.bounds.copies
+        told, arrived = self._arrive(state, message)
+        for way in ways(state.faults, Faults(self.bounds.losses, copies), is_awaited=is_awaited):
+            after = arrived if way.arrives else state
+            if not way.stays:
+                others = state.messages[:index] + state.messages[index + 1 :]
+                after = after._replace(messages=others)
+            after = after._replace(faults=state.faults.after(way))
+            said = f"op {message.op} is {told if way.arrives else 'on its way'}, {way}"
+            if is_awaited and way.heard is Heard.ANSWER:
+                yield from self._hear(after, message.client, told, said)
+            elif is_awaited and way.is_lost:
+                yield said, _lost(after, message, way)
+            else:
+                yield said, after
+
+    def _arrive(self, state: State, message: Message) -> tuple[str, State]:
+        """Return what the store tells, and the state after it."""
         items = world.carried_out(state.items, message, self.allows)
-        rest = state.messages[:index] + state.messages[index + 1 :]
-        after = state._replace(messages=rest)
-        told = "refused"
-        if items is not None:
-            told = "ok"
-            sign = {"charge": 1, "gather": 1, "credit": -1}.get(message.kind, 0)
-            done = Done(message.op, message.stamp, state.moment, sign * message.amount)
-            after = after._replace(items=items, done=(*after.done, done) if sign else after.done)
-            if message.kind == "rebase" and after.rebased is None:
-                after = after._replace(rebased=state.moment)
-        client = state.clients[message.client]
-        if client.op != message.op or client.phase != WAITING:
-            yield f"late op {message.op} is {told}", after
-            return
-        # That an answer takes time changes nothing: its client does nothing meanwhile.
-        yield from self._hear(after, message.client, told)
-        if self._may_lose(state):
-            yield f"op {message.op} is {told}, unheard", self._unsure(after, message, "?")
-            yield f"op {message.op} is {told}, but 500", self._unsure(after, message, "?!")
-            yield f"op {message.op} is late", self._unsure(state, message, "?")
+        if items is None:
+            return "refused", state
+        after = state._replace(items=items)
+        sign = {"charge": 1, "gather": 1, "credit": -1}.get(message.kind, 0)
+        if sign:
+            op, first_op, stamp = message.op, message.first_op, message.stamp
+            done = Done(op, first_op, stamp, state.moment, sign * message.amount)
+            after = after._replace(done=(*state.done, done))
+        if message.kind == "rebase" and state.rebased is None:
+            after = after._replace(rebased=state.moment)
+        return "ok", after
 
-    def _may_lose(self, state: State) -> bool:
-        lost = sum(client.phase == UNSURE or client.kind.endswith("?") for client in state.clients)
-        return lost < self.bounds.losses
-
-    def _unsure(self, state: State, message: Message, doubt: str) -> State:
-        client = state.clients[message.client]
-        marked = client._replace(phase=UNSURE, kind=client.kind.rstrip("?!") + doubt)
-        return _with_client(state, message.client, marked)
-
-    def look(self, state: State, number: int, client: Client) -> Iterator[tuple[str, State]]:
-        """Find out about a write of unknown outcome, by the id of the last write."""
+    def resolve(self, state: State, number: int, client: Client) -> Iterator[tuple[str, State]]:
+        """Find out about a write of unknown outcome, by the ids on the item."""
         assert client.message is not None
-        item = state.items[client.message.parts[0].number]
-        is_ours = item is not None and item.op == client.op
-        kind = client.kind.rstrip("?!")
-        if kind != "charge":  # credits and transactions are not repeated
-            yield "gives up", _with_client(state, number, self._idle(client, state.items))
-        elif is_ours:
-            yield "finds its op", self.granted(state, number, client)
-        elif client.kind.endswith("!") and client.tries < self.bounds.tries:
+        may_repeat = client.message.kind == "charge" and client.tries < self.bounds.tries
+        if client.phase == Heard.ERROR.value and may_repeat:
+            yield from self.repeat(state, number, client)
+        elif self.shows(state, client.message):
+            yield "finds its op", self.finished(state, number, client)
+        elif (
+            client.phase == Heard.CLOSED.value
+            and may_repeat
+            and self._is_unchanged(state, client, client.message)
+        ):
             yield from self.repeat(state, number, client)
         else:
-            yield "gives up", _with_client(state, number, self._idle(client, state.items))
+            yield "gives up", self.given_up(state, number, client)
 
     def repeat(self, state: State, number: int, client: Client) -> Iterator[tuple[str, State]]:
-        """After a 500 the original is not on its way: send it again, if nobody wrote meanwhile."""
+        """Send a charge again under its id, if nobody has written since the client has looked."""
         assert client.message is not None
         (part,) = client.message.parts
         guarded = (part._replace(last_op=client.last_op),)
         again = client._replace(tries=client.tries + 1)
-        yield self._send(
-            state, number, again, "charge", client.amount, guarded, client.stamp, client.op
-        )
+        yield self._send(state, again, client.message._replace(parts=guarded))
 
-    def _hear(self, state: State, number: int, told: str) -> Iterator[tuple[str, State]]:
+    def _hear(self, state: State, number: int, told: str, said: str) -> Iterator[tuple[str, State]]:
         client = state.clients[number]
-        if told == "ok" and client.kind in ("charge", "gather"):
-            yield f"op {client.op} is granted", self.granted(state, number, client)
-        elif told == "refused" and client.kind == "charge" and client.tries < self.bounds.tries:
-            yield from self._retry(state, number, client)
+        message = client.message
+        assert message is not None
+        is_made = told == "ok" or (not message.is_transaction and self.shows(state, message))
+        is_retried = message.kind in ("charge", "credit") and client.tries < self.bounds.tries
+        if is_made:
+            yield said, self.finished(state, number, client)
+        elif message.is_guarded and not self._is_unchanged(state, client, message):
+            yield f"{said}, in doubt", self.given_up(state, number, client)
+        elif is_retried:
+            yield from self._retry(state, number, client, message)
         else:
-            idle = self._idle(client, state.items)
-            yield f"op {client.op} is {told}", _with_client(state, number, idle)
+            yield said, self.given_up(state, number, client)
 
-    def _retry(self, state: State, number: int, client: Client) -> Iterator[tuple[str, State]]:
+    def _retry(
+        self, state: State, number: int, client: Client, message: Message
+    ) -> Iterator[tuple[str, State]]:
         """A refused write has brought the item with it: once more, at the same stamp."""
         fresh = client._replace(seen=state.items, tries=client.tries + 1)
-        for parts in world.charges(state.items, client.amount, client.stamp):
-            yield self._send(state, number, fresh, "charge", client.amount, parts, client.stamp)
-        yield "rejected", _with_client(state, number, self._idle(client, state.items))
+        amount, stamp = message.amount, message.stamp
+        if message.kind == "charge":
+            planned = list(world.charges(state.items, amount, stamp))
+        else:
+            back = world.credit(state.items, message.parts[0].number, amount)
+            planned = [] if back is None else [back]
+        for parts in planned:
+            again = message._replace(op=state.next_op, parts=parts)
+            step, after = self._send(state, fresh, again)
+            yield f"op {message.op} is refused: {step}", after
+        yield "rejected", self.given_up(state, number, client)
 
-    def granted(self, state: State, number: int, client: Client) -> State:
-        assert client.message is not None
-        holds = (client.message.parts[0].number, client.amount)
-        idle = self._idle(client, state.items)._replace(holds=holds)
-        return _with_client(state, number, idle)._replace(admitted=(*state.admitted, client.op))
+    def shows(self, state: State, message: Message) -> bool:
+        """Tell whether the item shows that a request was carried out."""
+        item = state.items[message.parts[0].number]
+        return item is not None and item.ids.shows(message.op)
+
+    def _is_unchanged(self, state: State, client: Client, message: Message) -> bool:
+        """Tell whether nobody has written to the shard since the client has looked."""
+        item = state.items[message.parts[0].number]
+        return item is not None and item.ids.last == client.last_op
+
+    def finished(self, state: State, number: int, client: Client) -> State:
+        """Return the state after a client has learned that its request was carried out."""
+        message = client.message
+        assert message is not None
+        idle = self._idle(client, state.items)
+        if message.kind not in ("charge", "gather"):
+            return _with_client(state, number, idle)
+        idle = idle._replace(holds=(message.parts[0].number, message.amount))
+        return _with_client(state, number, idle)._replace(admitted=(*state.admitted, message.op))
+
+    def given_up(self, state: State, number: int, client: Client) -> State:
+        """Return the state after a client has ended an operation, not knowing that it was made."""
+        return _with_client(state, number, self._idle(client, state.items))
 
     def _idle(self, client: Client, seen: Items) -> Client:
         return Client(client.left, seen, holds=client.holds)
 
-    def allows(self, item: Item, part: Part) -> bool:
-        return world.allows(item, part)
+    def allows(self, item: Item, part: Part, op: int) -> bool:
+        return world.allows(item, part, op)
 
     # --- rules
 
     def broken_rule(self, state: State) -> str | None:
         charged = [each for each in state.done if each.amount > 0]
         ops = [each.op for each in charged]
+        credited = [each.op for each in state.done if each.amount < 0]
         if len(set(ops)) < len(ops):
             return "a charge was carried out twice"
+        if len(set(credited)) < len(credited):
+            return "a refund was credited twice"
+        if state.asked_again:
+            return "a client asked again for what was carried out"
         if not set(state.admitted) <= set(ops):
             return "a charge was admitted that was not carried out"
         if world.consumed(state.items) != sum(each.amount for each in state.done):
@@ -302,14 +312,15 @@ def _requests(
                 yield kind, 0, parts
 
 
+def _is_done_under_another_id(state: State, message: Message) -> bool:
+    return any(each.first_op == message.first_op and each.op != message.op for each in state.done)
+
+
+def _lost(state: State, message: Message, way: Way) -> State:
+    client = state.clients[message.client]._replace(phase=way.heard.value)
+    return _with_client(state, message.client, client)
+
+
 def _with_client(state: State, number: int, client: Client) -> State:
     clients = (client, state.clients[1]) if number == 0 else (state.clients[0], client)
     return state._replace(clients=clients)
-
-
-def _path(came: dict[State, tuple[State, str]], state: State) -> list[str]:
-    steps = []
-    while state in came:
-        state, step = came[state]
-        steps.append(step)
-    return steps[::-1]

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from proof.model.delivery import WriteIds
 from zae_limiter.admission.image import EPOCH_MS, BucketImage, LimitState, Rate, level_milli
 from zae_limiter.admission.moves import Move, Wanted, move, rebase_move
 from zae_limiter.admission.shards import spreading
@@ -31,7 +32,7 @@ class Item(NamedTuple):
     balance: int
     generation: int = 0
     writes: int = 1
-    op: int = 0  # the last write
+    ids: WriteIds = WriteIds()
     consumed: int = 0
 
     def rate(self, number: int) -> Rate:
@@ -47,15 +48,15 @@ Items = tuple[Item | None, Item | None]
 
 
 class Part(NamedTuple):
-    """The write of one item, and its conditions; None in ``after`` deletes it."""
+    """The write of one item, and its conditions; a condition that is None is not there."""
 
     number: int
     low: int | None = None
     high: int | None = None
     add: int = 0
     put: int | None = None
-    same_n: int = 1
-    same_terms: int = 0
+    same_n: int | None = None
+    same_terms: int | None = None
     generation: int | None = None  # structural writes require it, and count it up
     last_op: int | None = None  # a guarded repeat requires it
     exactly: Item | None = None  # a removal requires the item as it was read
@@ -67,18 +68,32 @@ class Part(NamedTuple):
     removes: bool = False
 
 
-Allows = Callable[[Item, Part], bool]
+Allows = Callable[[Item, Part, int], bool]
 
 
 class Message(NamedTuple):
-    """A request on its way: one write, or a transaction of several."""
+    """A request on its way: one write, or a transaction of several.
+
+    ``op`` is the id of the write. A client that asks again after a refusal does so under another
+    id; ``first_op`` is the id under which it has asked first.
+    """
 
     op: int
+    first_op: int
     client: int
     kind: str
     stamp: int
     amount: int
     parts: tuple[Part, ...]
+
+    @property
+    def is_transaction(self) -> bool:
+        return len(self.parts) > 1
+
+    @property
+    def is_guarded(self) -> bool:
+        """Whether this is a repetition that requires the last write to be the one that was seen."""
+        return self.parts[0].last_op is not None
 
 
 def carried_out(items: Items, message: Message, allows: Allows) -> Items | None:
@@ -94,23 +109,25 @@ def carried_out(items: Items, message: Message, allows: Allows) -> Items | None:
                 part.sets_terms or 0,
                 part.put or 0,
                 part.sets_generation or 0,
-                op=message.op,
+                ids=WriteIds(message.op),
             )
             continue
-        if item is None or not allows(item, part):
+        if item is None or not allows(item, part, message.op):
             return None
         after[part.number] = GONE if part.removes else _written(item, part, message.op)
     return after[0], after[1]
 
 
-def allows(item: Item, part: Part) -> bool:
-    """Return whether an item meets the conditions of a write."""
+def allows(item: Item, part: Part, op: int) -> bool:
+    """Return whether an item meets the conditions of a write, and does not show its id."""
     return (
-        (item.n, item.terms) == (part.same_n, part.same_terms)
+        not item.ids.shows(op)
+        and part.same_n in (None, item.n)
+        and part.same_terms in (None, item.terms)
         and (part.low is None or item.balance >= part.low)
         and (part.high is None or item.balance <= part.high)
         and part.generation in (None, item.generation)
-        and part.last_op in (None, item.op)
+        and part.last_op in (None, item.ids.last)
         and part.exactly in (None, item)
     )
 
@@ -122,7 +139,7 @@ def _written(item: Item, part: Part, op: int) -> Item:
         item.balance + part.add if part.put is None else part.put,
         item.generation if part.sets_generation is None else part.sets_generation,
         item.writes + 1,
-        op,
+        item.ids.after(op),
         item.consumed + part.consumed,
     )
 
@@ -173,12 +190,15 @@ def gathers(seen: Items, amount: int, stamp: int) -> Iterator[tuple[Part, ...]]:
 
 
 def credit(items: Items, number: int, amount: int) -> tuple[Part, ...] | None:
-    """Return the refund of a charge; what was merged is refunded to the shard that survived."""
+    """Return the refund of a charge; what was merged is refunded to the shard that survived.
+
+    A refund has no conditions: it is right whatever the limits and the shards are by now.
+    """
     target = number if items[number] is not None else 0
     item = items[target]
     if item is None:
         return None
-    return (Part(target, add=amount, same_n=item.n, same_terms=item.terms, consumed=-amount),)
+    return (Part(target, add=amount, consumed=-amount),)
 
 
 def rebases(seen: Items, stamp: int) -> Iterator[tuple[Part, ...]]:
