@@ -12,8 +12,15 @@ from urllib.parse import parse_qsl, urlencode
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
-from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.responses import (
+    HTMLResponse,
+    JSONResponse,
+    PlainTextResponse,
+    RedirectResponse,
+    Response,
+)
 
+from zae_limiter.bounded_json import parse_bounded
 from zae_limiter.exceptions import LimitsChangedError, ValidationError, ZAELimiterError
 from zae_limiter.models.usage import money_label
 from zae_limiter.naming import check_entity_id, check_principal, check_resource, process_author
@@ -68,6 +75,7 @@ FOUND = 100  # entities that a search lists
 TOP = 25
 LASTS = ("24h", "7d", "30d")
 MAX_FIELDS = 50
+MAX_TOKEN_BODY = 1000  # characters; a token has 43
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,11 +128,13 @@ class PageRoutes:
         async def answer(request: Request) -> Response:
             form: dict[str, str] = {}
             if request.method == "POST":
-                try:
-                    body = (await request.body()).decode("utf-8", "replace")
-                except ClientDisconnect:
+                body = await _body_of(request)
+                if body is None:
                     return Response(status_code=400)
-                form = dict(parse_qsl(body, keep_blank_values=True, max_num_fields=MAX_FIELDS))
+                try:
+                    form = _form_in(body)
+                except ValueError:
+                    return PlainTextResponse(f"a form has at most {MAX_FIELDS} fields\n", 400)
             ask = Ask(
                 namespace=request.path_params.get("namespace", self._namespace),
                 path=request.url.path,
@@ -193,12 +203,9 @@ class PageRoutes:
 
     async def session(self, request: Request) -> Response:
         """Exchange a token for a cookie, which scripts cannot read and other sites do not send."""
-        body = await request.body()
-        try:
-            token = json.loads(body)["token"]
-        except (ValueError, TypeError, KeyError):
-            token = None
-        secret = self._sessions.open(token) if isinstance(token, str) else None
+        body = await _body_of(request)
+        token = None if body is None else _token_in(body)
+        secret = None if token is None else self._sessions.open(token)
         if secret is None:
             return JSONResponse({"error": "the token is wrong"}, 401)
         answer = JSONResponse({"next": f"/n/{self._namespace}/overview"})
@@ -573,6 +580,29 @@ class PageRoutes:
                 header, "", "is missing: the proxy must name the user of every request in it"
             )
         return name
+
+
+async def _body_of(request: Request) -> str | None:
+    """Return the body of a request as text; None if the client has hung up."""
+    try:
+        return (await request.body()).decode("utf-8", "replace")
+    except ClientDisconnect:
+        return None
+
+
+def _form_in(body: str) -> dict[str, str]:
+    """Return the fields of a form; raise ValueError if there are too many."""
+    return dict(parse_qsl(body, keep_blank_values=True, max_num_fields=MAX_FIELDS))
+
+
+def _token_in(body: str) -> str | None:
+    """Return the token that a body has as JSON; None if it has none. Anybody may send one."""
+    try:
+        found = parse_bounded(body, longest=MAX_TOKEN_BODY)
+    except ValueError:
+        return None
+    token = found.get("token") if isinstance(found, dict) else None
+    return token if isinstance(token, str) else None
 
 
 def _last_change(watched: Watched, level: Level) -> AuditEvent | None:

@@ -34,7 +34,9 @@ class Sessions:
 
     def open(self, token: str) -> str | None:
         """Return the secret of a new session; None if the token is wrong."""
-        if not hmac.compare_digest(token.encode(), self._token.encode()):
+        # JSON may contain halves of characters, which plain UTF-8 has no bytes for.
+        given = token.encode("utf-8", "surrogatepass")
+        if not hmac.compare_digest(given, self._token.encode()):
             return None
         secret = secrets.token_urlsafe(TOKEN_BYTES)
         with self._lock:
