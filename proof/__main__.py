@@ -28,9 +28,10 @@ SHORT = (
     (SQLITE, "full disk"),
     (DYNAMODB, "none"),
     (DYNAMODB, "lost answers"),
+    (DYNAMODB, "requests twice"),
     (DYNAMODB, "kill -9 of the store"),
 )
-SHORT_SECONDS, LONG_SECONDS = 5.0, 14.0
+SHORT_SECONDS, LONG_SECONDS = 5.0, 10.0
 SEEDS, SEEDS_OF_PEERS = 10, 3
 OPERATIONS = 1_000_000  # of each engine of ours in the published run
 SHOWN = 40  # lines of a history that a failure prints

@@ -99,7 +99,7 @@ def row(results: Sequence[Result]) -> tuple[str, ...]:
         if first.fault == "none"
         else f"{max(known):.1f} s"
         if len(known) == len(recoveries)
-        else "never",
+        else "not within the run",
     )
 
 

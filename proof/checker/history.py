@@ -109,7 +109,8 @@ class History:
     clocks: list[dict[str, Any]] = field(default_factory=list)
     faults: list[Struck] = field(default_factory=list)
     shapes: dict[str, int] = field(default_factory=dict)
-    clean: set[str] = field(default_factory=set)  # processes that ended and lost no refund
+    closed: set[str] = field(default_factory=set)  # processes that ended by themselves
+    clean: set[str] = field(default_factory=set)  # those of them that lost no refund
     levels: dict[str, tuple[int, int]] = field(default_factory=dict)  # time and amount
     usage: dict[str, int] = field(default_factory=dict)
     finish_ns: int = 0
@@ -178,6 +179,7 @@ def _fault(history: History, begun: dict[Any, Operation], record: dict[str, Any]
 
 
 def _closed(history: History, begun: dict[Any, Operation], record: dict[str, Any]) -> None:
+    history.closed.add(record["process"])
     if not record["lost"]:
         history.clean.add(record["process"])
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from itertools import pairwise
 
-from proof.checker.history import ADMITTED, REJECTED, History, Operation
+from proof.checker.history import ADMITTED, REJECTED, History, Operation, Struck
 
 _ANSWERED = (ADMITTED, REJECTED)
 
@@ -17,26 +18,40 @@ def longest_decision_ns(history: History) -> int:
 
 
 def recovery_ns(history: History) -> int | None:
-    """Return the longest time from the end of a fault to the next answer of each process.
+    """Return the longest time from the end of faults to the next answer of each process.
 
-    A process that begins no operation after the end has none to wait for. None: a process that
-    went on was never answered again.
+    Faults that overlap are one. A process waits for an answer if it was there before the next
+    fault, and begins a call after the end; a process that was killed meanwhile waits no more. None:
+    a process that went on was never answered again.
     """
     calls: dict[str, list[Operation]] = {}
     for each in history.decisions:
         calls.setdefault(each.process, []).append(each)
-    longest = 0
-    for of_process in calls.values():
+    longest, no_fault = 0, (history.finish_ns, history.finish_ns)
+    spans = [*_merged(history.faults), no_fault]
+    for process, of_process in calls.items():
         begins = [each.before for each in of_process]  # in the order of the diary
-        for struck in history.faults:
-            later = of_process[bisect_right(begins, struck.end) :]
-            if not later:
+        for (_, end), (next_begin, _) in pairwise(spans):
+            later = of_process[bisect_right(begins, end) :]
+            if not later or begins[0] > next_begin:
                 continue
             answered = _first_answer(later)
-            if answered is None:
+            if answered is not None:
+                longest = max(longest, answered - end)
+            elif process in history.closed:
                 return None
-            longest = max(longest, answered - struck.end)
     return longest
+
+
+def _merged(faults: list[Struck]) -> list[tuple[int, int]]:
+    """Return the spans in which at least one fault was active, in their order."""
+    spans: list[tuple[int, int]] = []
+    for struck in sorted(faults, key=lambda each: each.begin):
+        if spans and struck.begin <= spans[-1][1]:
+            spans[-1] = spans[-1][0], max(spans[-1][1], struck.end)
+        else:
+            spans.append((struck.begin, struck.end))
+    return spans
 
 
 def _first_answer(calls: list[Operation]) -> int | None:

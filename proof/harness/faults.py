@@ -273,12 +273,14 @@ def _protect(scene: Scene) -> None:
         if was_refused:
             worker.ready()
             worker.go()
-        scene.struck("read-only", begin, 1)
+        scene.struck("read-only", begin, int(was_refused))
 
 
 def _set_modes(disk: Path, *, folder: int, file: int) -> None:
     disk.chmod(folder)
     for path in disk.iterdir():
+        if path.suffix == ".lock":  # of another limiter, which opens it for every call
+            continue
         with suppress(FileNotFoundError):  # SQLite removes files of its own
             path.chmod(file)
 

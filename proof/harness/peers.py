@@ -1,12 +1,13 @@
 """Random callers of other limiters, for the one operation that they have: an acquire of a limit.
 
-Each has the limit that its own algorithm can hold exactly, and is compared with that. Settings are
-those that its documentation names for several processes.
+Each has the limit that its own algorithm can hold, and is compared with that. Settings are those
+that its documentation names for several processes, and among them those that do best here.
 """
 
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -22,8 +23,15 @@ KEYS = tuple(f"plain-{number}" for number in range(3))
 SECOND_NS = 1_000_000_000
 PAUSE_S = 0.004
 CLOCKS_EVERY_S = 0.25
+TRIED_EVERY_S = 0.1
 # A window of a second admits its whole amount at once; a bucket holds a burst.
 CAPACITIES = {LIMITS_REDIS: RATE, THROTTLED_REDIS: 20, PYRATE_SQLITE: RATE}
+
+# As the package's own thread that removes what is outside of the window.
+LEAKS_EVERY_S = 10.0
+# How often a process asks for a file lock that another one holds: a twentieth of a second, which is
+# the default of filelock, is longer than a call.
+ASKS_EVERY_S = 0.002
 
 Take = Callable[[str, int], Awaitable[bool]]
 
@@ -45,7 +53,7 @@ async def run(plan: Plan, diary: Diary, say: Callable[[str], None], orders: Any)
     """Run the callers of one process."""
     stopped = asyncio.Event()
     async with AsyncExitStack() as stack:
-        take = await _OPENERS[plan.subject](plan.url, stack)
+        take = await _opened(plan, stack, say)
         say("ready")
         await orders(stopped.set)
         ends = time.monotonic() + plan.seconds
@@ -55,6 +63,19 @@ async def run(plan: Plan, diary: Diary, say: Callable[[str], None], orders: Any)
                 group.create_task(_call(take, diary, chance, stopped, ends))
             group.create_task(_clocks(diary, stopped, ends))
     diary.tell("closed", lost=0)
+
+
+async def _opened(plan: Plan, stack: AsyncExitStack, say: Callable[[str], None]) -> Take:
+    """Open the store; if the process has no right to write to it, try until it has."""
+    was_refused = False
+    while True:
+        try:
+            return await _OPENERS[plan.subject](plan.url, stack)
+        except (PermissionError, sqlite3.OperationalError):
+            if not was_refused:
+                say("refused")
+            was_refused = True
+            await asyncio.sleep(TRIED_EVERY_S)
 
 
 async def _call(
@@ -78,13 +99,23 @@ async def _clocks(diary: Diary, stopped: asyncio.Event, ends: float) -> None:
         await asyncio.sleep(CLOCKS_EVERY_S)
 
 
+def _retries() -> Any:
+    """Return the retries that a client of redis-py has by default, unless it is made from a URL."""
+    from redis.asyncio import Redis
+
+    return Redis().get_retry()
+
+
 async def _limits(url: str, stack: AsyncExitStack) -> Take:
     from limits import RateLimitItemPerSecond
     from limits.aio.storage import RedisStorage
-    from limits.aio.strategies import MovingWindowRateLimiter
+    from limits.aio.strategies import SlidingWindowCounterRateLimiter
 
     item = RateLimitItemPerSecond(RATE)
-    limiter = MovingWindowRateLimiter(RedisStorage(f"async+{url}", implementation="redispy"))
+    # The moving window of this package takes the time of the host, this counter that of Redis.
+    limiter = SlidingWindowCounterRateLimiter(
+        RedisStorage(f"async+{url}", implementation="redispy", retry=_retries())
+    )
 
     async def take(key: str, amount: int) -> bool:
         return await limiter.hit(item, key, cost=amount)
@@ -99,7 +130,7 @@ async def _throttled(url: str, stack: AsyncExitStack) -> Take:
     limiter = aio.Throttled(
         using=throttled.RateLimiterType.GCRA.value,
         quota=throttled.per_sec(RATE, burst=CAPACITIES[THROTTLED_REDIS]),
-        store=aio.RedisStore(server=url),
+        store=aio.RedisStore(server=url, options={"CONNECTION_POOL_KWARGS": {"retry": _retries()}}),
         key_prefix="rpm",
     )
 
@@ -124,12 +155,16 @@ async def _pyrate(url: str, stack: AsyncExitStack) -> Take:
     }
     for bucket in buckets.values():
         stack.callback(bucket.close)
+    leaks_at = dict.fromkeys(KEYS, time.monotonic() + LEAKS_EVERY_S)
 
     def put(key: str, amount: int) -> bool:
         # As Limiter.try_acquire(blocking=False), which newer versions of filelock refuse.
         bucket = buckets[key]
-        with bucket.lock:
-            bucket.leak(bucket.now())
+        lock: Any = bucket.lock
+        with lock.acquire(poll_interval=ASKS_EVERY_S):
+            if time.monotonic() >= leaks_at[key]:
+                leaks_at[key] = time.monotonic() + LEAKS_EVERY_S
+                bucket.leak(bucket.now())
             return bool(bucket.put(RateItem(key, bucket.now(), weight=amount)))
 
     # Its lock is for several processes with one thread each.

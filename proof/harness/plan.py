@@ -29,10 +29,19 @@ class Plan:
     fault: str
     seed: int
     seconds: float
-    processes: int = 3
-    tasks: int = 6  # callers in each process
+    callers: int = 18  # of all processes together
     url: str = ""
     other_url: str = ""  # the way of process 0 to the store, if it has its own
+
+    @property
+    def processes(self) -> int:
+        """The number of processes; a store in memory belongs to one."""
+        return 1 if self.subject == MEMORY else 3
+
+    @property
+    def tasks(self) -> int:
+        """The number of callers in each process."""
+        return self.callers // self.processes
 
     @property
     def has_expiring_buckets(self) -> bool:

@@ -59,8 +59,7 @@ def _run(plan: Plan, folder: Path) -> None:
 
 def _work(plan: Plan, fault: Fault, store: Store, folder: Path, diary: Diary) -> None:
     chance = Random(f"{plan.seed}.fault")
-    processes = 1 if plan.subject == MEMORY else plan.processes
-    offsets = [folder / f"offset-{number}" for number in range(processes)]
+    offsets = [folder / f"offset-{number}" for number in range(plan.processes)]
     for path in offsets:
         set_offset(path, chance.uniform(-1.5, 1.5) if fault.has_offsets else 0)
     with ExitStack() as stack:

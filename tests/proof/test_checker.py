@@ -201,10 +201,31 @@ def test_the_longest_decision_and_the_time_to_recovery_are_measured():
     assert found.firings == 1
 
 
+def test_overlapping_faults_are_one_and_a_later_process_waits_for_its_own():
+    first = {"kind": "fault", "name": "full", "begin": 10 * MS, "end": 40 * MS, "firings": 1}
+    second = {"kind": "fault", "name": "kill", "begin": 20 * MS, "end": 30 * MS, "firings": 1}
+    third = {"kind": "fault", "name": "kill", "begin": 100 * MS, "end": 110 * MS, "firings": 1}
+    history = read_history(
+        _lines(
+            second,
+            first,
+            third,
+            *_call(1, 35, 36, None),
+            *_call(2, 45, 46, "admitted"),
+            *_call(3, 120, 121, "admitted"),
+            *_call(1, 115, 130, "admitted", process="later"),
+        )
+    )
+    assert check(history).recovery_ns == 20 * MS  # of the later process, after the third fault
+
+
 def test_a_process_that_is_never_answered_again_is_found():
     struck = {"kind": "fault", "name": "kill", "begin": 10 * MS, "end": 20 * MS, "firings": 1}
-    history = read_history(_lines(*_call(1, 0, 9, "admitted"), struck, *_call(2, 30, 31, None)))
-    assert any("never answered" in line for line in check(history).broken)
+    calls = [*_call(1, 0, 9, "admitted"), struck, *_call(2, 30, 31, None)]
+    killed = read_history(_lines(*calls))
+    assert not any("never answered" in line for line in check(killed).broken)
+    went_on = read_history(_lines(*calls, {"kind": "closed", "process": "p", "lost": 0}))
+    assert any("never answered" in line for line in check(went_on).broken)
 
 
 def test_an_excess_within_the_difference_of_clocks_is_allowed():
