@@ -1,1 +1,1 @@
-"""A small model of the write protocol, explored completely: ``python -m proof.model``."""
+"""Small models of the write protocol, explored completely: ``python -m proof.model``."""

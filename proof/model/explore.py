@@ -64,9 +64,10 @@ class Bounds:
     """How far the exploration goes.
 
     With ``copies``, the operations of both clients are four at most: then no more than three other
-    writes come between two deliveries. Merges are left out as well, since a shard that is created
-    anew shows none of the ids of the one before. Transactions are not copied: DynamoDB knows them
-    by a token for ten minutes.
+    writes come between two deliveries. The same is required of ``losses`` with several ``tries``,
+    since an original that is late may come after its repetition. With copies, merges are left out
+    as well: a shard that is created anew shows none of the ids of the one before. Transactions are
+    not copied, since DynamoDB knows them by a token for ten minutes.
     """
 
     moments: int = 2
