@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+MAX_DIGITS = 40  # DynamoDB's numbers have 38
 _NUMBER = re.compile(r"-?\d{1,40}(\.\d{1,40})?([eE][+-]?\d{1,3})?", re.ASCII)
 
 
@@ -17,7 +18,16 @@ def has_shape(operation: str, content: Mapping[str, Any]) -> bool:
 
 def is_item(value: object) -> bool:
     """Return whether a value is an item in DynamoDB's JSON: ``{"name": {"S": "text"}, …}``."""
-    return isinstance(value, dict) and all(map(_is_attribute, value.values()))
+    if not isinstance(value, dict):
+        return False
+    for attribute in value.values():  # a plain loop: every item that is read comes through here
+        if not isinstance(attribute, dict) or len(attribute) != 1:
+            return False
+        ((kind, content),) = attribute.items()
+        is_valid = _KINDS.get(kind)
+        if is_valid is None or not is_valid(content):
+            return False
+    return True
 
 
 def _is_attribute(value: object) -> bool:
@@ -33,7 +43,10 @@ def _is_text(value: object) -> bool:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, str) and _NUMBER.fullmatch(value) is not None
+    if not isinstance(value, str):
+        return False
+    is_plain = value.isdecimal() and value.isascii() and len(value) <= MAX_DIGITS
+    return is_plain or _NUMBER.fullmatch(value) is not None
 
 
 def _is_bool(value: object) -> bool:

@@ -149,7 +149,7 @@ def random_request(source):
     kind = chance.randrange(12)
     if kind <= 5:
         update = rendering.update()
-        returned = {"ReturnValues": chance.choice(("ALL_NEW", "ALL_NEW", "NONE"))}
+        returned = {"ReturnValues": chance.choice(("ALL_NEW", "ALL_NEW", "UPDATED_OLD", "NONE"))}
         fields = rendering.fields(UpdateExpression=update, **conditions)
         return "UpdateItem", {"Key": source.key(), **fields, **returned}
     if kind == 6:

@@ -229,7 +229,7 @@ def test_the_text_of_a_store_is_that_of_its_update(is_last, count, returns_old):
         body = json.loads(usage.store_text("t", shard_id, hours, 5, returns_old=returns_old))
         assert (body.pop("TableName"), body.pop("ReturnValues", None)) == (
             "t",
-            "ALL_OLD" if returns_old else None,
+            "UPDATED_OLD" if returns_old else None,
         )
         assert body == usage.store(shard_id, hours, 5).action()
 

@@ -203,8 +203,9 @@ def running_tally(item: Item, indexes: Mapping[str, int]) -> Tally:
 
 def _tally(item: Item, names: tuple[str, str, str, str], asked: Mapping[str, int]) -> Tally:
     rejected, of_children, waited, shadowed = [_amount(item, name) for name in names]
-    tally = Tally(rejected, of_children, waited, asked, shadowed)
-    return NO_TALLY if tally == NO_TALLY else tally  # most are empty, and caches keep them
+    if not (rejected or of_children or waited or shadowed or asked):
+        return NO_TALLY  # most are empty, and caches keep them
+    return Tally(rejected, of_children, waited, asked, shadowed)
 
 
 def finished_hour(item: Item, state: HourState | None = None) -> OriginHour | None:

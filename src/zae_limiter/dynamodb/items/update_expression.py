@@ -104,11 +104,11 @@ class UpdateExpression:
 
         That is, in this order: each attribute of the key, each of the attributes ``open_names``,
         and each value. All are filled in as JSON strings, numbers too. With ``returns_old`` the
-        answer has the item before the update.
+        answer has the attributes that the update sets, as they were before.
         """
         body: dict[str, Any] = {"TableName": table, **self.action()}
         if returns_old:
-            body["ReturnValues"] = "ALL_OLD"
+            body["ReturnValues"] = "UPDATED_OLD"
         key, names = body.pop("Key"), body.pop("ExpressionAttributeNames")
         values = body.pop("ExpressionAttributeValues", {})
         opened = [f'"{self.name(name)}":%s' for name in open_names]

@@ -13,6 +13,7 @@ from tests.support.dynamodb.model.expressions import (
     Item,
     check_paths,
     condition,
+    name_of,
     update,
 )
 from zae_limiter.dynamodb.table import INDEXES
@@ -143,7 +144,10 @@ class ModelTable:
         returned = body.get("ReturnValues", "NONE")
         if returned == "ALL_NEW":
             return {"Attributes": new}
-        return {"Attributes": old} if returned == "ALL_OLD" and old is not None else {}
+        if old is None or returned not in ("ALL_OLD", "UPDATED_OLD"):
+            return {}
+        shown = old if returned == "ALL_OLD" else _changed(body, old)
+        return {"Attributes": shown} if shown else {}
 
     def _put_item(self, body: Body, now_s: float) -> dict[str, Any]:
         key, old, new = self._put(body)
@@ -384,6 +388,13 @@ class ModelTable:
                 units += each * _index_units(old, new, index)
         self.units[kind] += units
         self.units["all"] += units
+
+
+def _changed(body: Body, item: Item) -> Item:
+    """Return those attributes of an item that an update changes."""
+    names = body.get("ExpressionAttributeNames", {})
+    changed = {name_of(path, names) for path in update(body["UpdateExpression"]).paths}
+    return {name: value for name, value in item.items() if name in changed}
 
 
 def _key(attributes: Body) -> Key:
