@@ -37,6 +37,8 @@ domains:
       - {match: {tenant: "*"}, entity: "{tenant}", resource: gpt-4, amounts: {tpd: hits}}
 """
 
+WEEK = rls_pb2.RateLimitResponse.RateLimit.WEEK  # Envoy's own descriptors have it since later
+
 
 def descriptor(hits=None, limit=None, **entries):
     made = ratelimit_pb2.RateLimitDescriptor()
@@ -211,6 +213,22 @@ def test_an_override_replaces_the_stored_limit(ask, limiter):
     assert codes == [OK, OK, OVER]
     [status] = ask(descriptor(tenant="m", limit=(5, "MONTH"))).statuses
     assert (status.current_limit.requests_per_unit, status.limit_remaining) == (5, 4)
+
+
+def test_a_newer_envoy_may_set_a_limit_per_week(ask):
+    weekly = descriptor(tenant="a", limit=(5, "SECOND"))
+    weekly.limit.unit = WEEK
+    [status] = ask(weekly, hits=2).statuses
+    assert (status.current_limit.unit, status.limit_remaining) == (WEEK, 3)
+
+
+def test_a_unit_that_is_not_known_yet_is_an_error_and_no_admission(ask):
+    odd = descriptor(tenant="a", limit=(5, "SECOND"))
+    odd.limit.unit = 99
+    with pytest.raises(grpc.RpcError) as caught:
+        ask(odd)
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert "limit.unit" in caught.value.details()
 
 
 def test_an_unlimited_descriptor_is_admitted(ask, limiter):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from envoy.service.ratelimit.v3 import rls_pb2
 
 from zae_limiter import Limit
+from zae_limiter.exceptions import ValidationError
 from zae_limiter.headers import seconds_until_full
 from zae_limiter.rejection import NEVER_FITS_S
 from zae_limiter.web.answers import body_of
@@ -51,9 +52,9 @@ def ask_of(target: DescriptorTarget, descriptor: Any, hits_of_request: int) -> D
 
 def limit_of(name: str, override: Any) -> Limit:
     """Return the limit that Envoy sets; months and years are calendar windows."""
-    from envoy.type.v3 import ratelimit_unit_pb2
-
-    unit = ratelimit_unit_pb2.RateLimitUnit.Name(override.unit)
+    if override.unit not in Unit.values():  # enumerations of protobuf may have unknown values
+        raise ValidationError("limit.unit", override.unit, "is not known; use a rule instead")
+    unit = Unit.Name(override.unit)
     if unit in CALENDAR:
         return Limit.quota(name, override.requests_per_unit, per=CALENDAR[unit])
     seconds = SECONDS.get(unit, 60)
