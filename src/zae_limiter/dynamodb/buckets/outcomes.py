@@ -18,6 +18,7 @@ from zae_limiter.dynamodb.buckets.planned_quotas import PlannedQuotas
 from zae_limiter.dynamodb.buckets.planned_slots import Moments
 from zae_limiter.dynamodb.items.bucket import StoredBucket
 from zae_limiter.exceptions import ZAELimiterError
+from zae_limiter.transport.errors import NoAnswer
 
 
 @dataclass(slots=True)
@@ -111,6 +112,34 @@ def outcomes_of_write(
         ):
             outcomes[position] = Rejected(image=bucket.image, now_ms=now_ms, shard=bucket.shard)
     return outcomes
+
+
+def outcomes_behind_others(
+    changes: Sequence[BucketChange],
+    positions: Sequence[int],
+    bucket: StoredBucket,
+    now_ms: int,
+    moments: Mapping[int, Moments] | None,
+    quotas: PlannedQuotas | None,
+    doubt: NoAnswer,
+) -> Sequence[Outcome | None]:
+    """Return the outcomes of a write, given an item that others have written since.
+
+    It shows that the changes at ``positions`` were made. It shows neither the place of a
+    reservation in the line, nor a debt of shadow mode, nor the part of a credit that a shard had no
+    room for; and the limits may be others by now. Those outcomes are not known: ``doubt``.
+    """
+    shown = [position for position in positions if _is_shown(changes[position], bucket)]
+    outcomes = list(outcomes_of_write(changes, shown, bucket, now_ms, moments, quotas))
+    for position in positions:
+        if position not in shown:
+            outcomes[position] = doubt.copy()
+    return outcomes
+
+
+def _is_shown(change: BucketChange, bucket: StoredBucket) -> bool:
+    is_plain = change.until_ms is None and not change.is_debt
+    return is_plain and bucket.shard.n == 1 and has_limits(bucket.image, change.in_force)
 
 
 def applied_outcomes(

@@ -9,7 +9,7 @@ from tests.integration.dynamodb.failures.messages import arrived, late
 from tests.integration.dynamodb.failures.states import STATES, TEN
 from tests.integration.dynamodb.failures.timing import TIMEOUT_S
 from tests.support.dynamodb.world import API, USER, seen, together
-from zae_limiter import PermissionDenied, RateLimiterUnavailable
+from zae_limiter import Limit, PermissionDenied, RateLimiterUnavailable
 from zae_limiter.settings import Settings
 
 CARRIED_OUT = ("lose_answer", "cut_answer", "garble", "error_after")
@@ -194,6 +194,23 @@ async def test_the_item_shows_a_charge_after_three_other_writes(
         await asyncio.wait([task])
     assert isinstance(task.exception(), RateLimiterUnavailable) is not is_admitted
     await recovered(world, user, 10 - 2 - 2 - others)
+
+
+async def test_an_outcome_is_unknown_if_the_limits_changed_before_it_was_found(world, proxy):
+    """The item shows that the charge was made, but not what was left of the limits before."""
+    user, other = await world.client(proxy), await world.client(config_cache_ttl=0)
+    await user.repo.set_system_defaults([TEN])
+    await user.take(rpm=1)
+    with proxy.measure() as measured, proxy.fault("lose_answer", operation="UpdateItem", times=1):
+        with proxy.fault("hold", operation="GetItem") as held:
+            task = asyncio.ensure_future(user.take(rpm=2))
+            await seen(measured, "GetItem")
+            await other.repo.set_system_defaults([Limit.per_minute("rpm", 20)])
+            await other.take(rpm=1)
+            held.remove()
+            await asyncio.wait([task])
+    assert isinstance(task.exception(), RateLimiterUnavailable)
+    assert world.spent() == 4000
 
 
 async def test_a_charge_that_was_not_made_before_others_wrote_is_not_made_again(world, proxy):

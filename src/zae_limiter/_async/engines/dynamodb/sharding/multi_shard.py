@@ -226,6 +226,8 @@ class MultiShardWriter:
             return amounts
         bucket = decode(item)
         self._cache.store(shard_id, bucket, now_ms)
+        if bucket.write_id != write_id:  # others followed: the overflow may be theirs
+            return {}
         limits = bucket.image.limits
         surplus = {key: surplus_milli(limits[key], now_ms) for key in amounts}
         return {key: min(amounts[key], over) for key, over in surplus.items() if over > 0}

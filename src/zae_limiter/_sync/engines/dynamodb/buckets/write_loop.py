@@ -35,6 +35,7 @@ from zae_limiter.dynamodb.buckets.outcomes import (
     Outcome,
     Rejected,
     ShardMerged,
+    outcomes_behind_others,
     outcomes_of_write,
 )
 from zae_limiter.dynamodb.buckets.pending import PendingChange
@@ -59,6 +60,10 @@ from zae_limiter.transport.errors import (
 
 EXTRA_ATTEMPTS = 4  # beyond one per limit: each refusal corrects the branch of at least one limit
 NO_LINK = EntityLink()
+HIDDEN_BY_OTHERS = (
+    "the answer to a write was lost; the write was made, but others have followed, so its outcome "
+    "is not known"
+)
 
 
 class WriteLoop:
@@ -258,23 +263,35 @@ class WriteLoop:
         shard_id, now_ms = run.shard_id, run.now_ms
         self._cache.store(shard_id, bucket, now_ms, write.net_milli)
         if not write.structural:
-            run.note(
-                outcomes_of_write(
-                    run.changes, write.positions, bucket, now_ms, write.moments, write.quotas
-                )
-            )
+            run.note(self._outcomes(write, bucket, run))
         if _begins_day(write, known, bucket):
-            self._announce(bucket, shard_id)
+            self._announce(write, bucket, shard_id)
         elif self._later.failed:
             self._later.retry()
         return bucket
 
-    def _announce(self, bucket: StoredBucket, shard_id: ShardId) -> None:
+    def _outcomes(
+        self, write: PlannedWrite, bucket: StoredBucket, run: GroupRun
+    ) -> Sequence[Outcome | None]:
+        """Return the outcomes of a write, from the item after it, or after others that followed."""
+        changes, now_ms, positions = run.changes, run.now_ms, write.positions
+        moments, quotas = write.moments, write.quotas
+        if bucket.write_id == write.write_id:
+            return outcomes_of_write(changes, positions, bucket, now_ms, moments, quotas)
+        outcomes = outcomes_behind_others(
+            changes, positions, bucket, now_ms, moments, quotas, NoAnswer(HIDDEN_BY_OTHERS)
+        )
+        if any(isinstance(each, NoAnswer) for each in outcomes):
+            self._counters.add(unknown_writes=1)
+        return outcomes
+
+    def _announce(self, write: PlannedWrite, bucket: StoredBucket, shard_id: ShardId) -> None:
         """Announce the day that a bucket has begun, and its resource, for queries of a resource.
 
-        The origin is read from the item: a repeated first write has created it under another one.
+        That of a new bucket is read from the item: a repeated first write has created it under
+        another origin.
         """
-        begun = BegunHour(bucket.hours.origin, bucket.hours.hour)
+        begun = write.begins_hour or BegunHour(bucket.hours.origin, bucket.hours.hour)
         self._usage_rows.announce(shard_id, begun)
         self._resources.add(shard_id.namespace_id, shard_id.resource)
 
