@@ -3,8 +3,6 @@
 import json
 import logging
 import re
-import sqlite3
-from contextlib import closing
 
 import pytest
 from hypothesis import given
@@ -26,6 +24,7 @@ from tests.support.generated import (
     spoiled,
     texts,
 )
+from tests.support.sqlite_rows import rows_of
 from zae_limiter import SyncRateLimiter, SyncRepository
 from zae_limiter_dashboard.actions import ACTIONS
 from zae_limiter_dashboard.server import DashboardServer
@@ -210,11 +209,7 @@ class Place:
         self.editing, self.reading = Site(url, allow_edit=True), Site(url)
 
     def rows(self):
-        """Return all rows of the store, except that of the clock, which no request owns."""
-        with closing(sqlite3.connect(f"file:{self._path}?mode=ro", uri=True)) as connection:
-            found = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")
-            tables = sorted(name for (name,) in found if name != "clock")
-            return {name: connection.execute(f"SELECT * FROM {name}").fetchall() for name in tables}
+        return rows_of(self._path)
 
     def stop(self):
         self.editing.stop()
