@@ -1,7 +1,8 @@
 """Recognition of tables that this version of zae-limiter has not written.
 
 Every item of ours is in the index of its namespace: ``GSI4PK`` is ``{namespace id}/ALL#{k}``, and
-the partition key begins with the same id. No other form of a table has both.
+the partition key begins with the same id. No other form of a table has both. Only the mark of a
+purge may be alone in its item: the purge looks for what it removes in the index.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from zae_limiter.dynamodb.items.attributes import DOCUMENT, Item, Value, decode_document
+from zae_limiter.dynamodb.items.configs import PURGING
 from zae_limiter.exceptions import ForeignTableError, RateLimiterUnavailable
 
 # Forms of a table that ``limits export --from-table`` reads.
@@ -27,7 +29,8 @@ def is_ours(item: Item) -> bool:
     """Return whether an item has the form that this version writes."""
     namespace_id, slash, _ = _text(item.get("PK")).partition("/")
     partition = _text(item.get("GSI4PK")).removeprefix(f"{namespace_id}/ALL#")
-    return bool(slash and namespace_id) and partition.isdecimal()
+    is_mark = item.keys() == {"PK", "SK", PURGING}
+    return bool(slash and namespace_id) and (partition.isdecimal() or is_mark)
 
 
 def form_of(item: Item) -> str | None:

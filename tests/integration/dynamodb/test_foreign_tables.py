@@ -227,7 +227,15 @@ def world_with_everything(endpoint):
             repository.provisioner().apply(manifest)
             with SyncRateLimiter(repository).acquire("key", "api", {"rpm": 1}):
                 pass
+            _leave_half_purged(repository, "tenant")
         yield name
+
+
+def _leave_half_purged(repository, namespace):
+    """Begin a purge that another process has to end: the mark stands in an item of its own."""
+    namespace_id = repository.register_namespace(namespace)
+    repository.delete_namespace(namespace)
+    repository._context.engine.namespaces.begin_purge(namespace_id)  # noqa: SLF001
 
 
 def test_threads_may_open_an_empty_table_at_once(endpoint):
