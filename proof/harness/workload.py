@@ -30,6 +30,7 @@ from proof.harness.limits import (
 from proof.harness.plan import CONFIG_CACHE_S, DYNAMODB, Plan
 from zae_limiter import (
     NamespaceNotFoundError,
+    PermissionDenied,
     RateLimiter,
     RateLimiterUnavailable,
     RateLimitExceeded,
@@ -45,6 +46,8 @@ SHAPED_EVERY_S = 0.25
 PURGED_EVERY_S = 1.5
 BRIEF_S = 0.4  # the time for which one expiring bucket is used
 OTHER_NAMESPACE = "purged"
+# The store did not answer, or its file may only be read for now.
+NO_DECISION = (RateLimiterUnavailable, PermissionDenied)
 # After a change all processes use the new limits when their caches have expired; with time to
 # spare for a call that has read the cache just before.
 KNOWN_WITHIN_NS = int((CONFIG_CACHE_S + 1) * NANO)
@@ -145,7 +148,7 @@ class Workload:
         try:
             await self._repo.set_limits(TUNED.entity, [limit], RESOURCE)
             ends = now_ns() + KNOWN_WITHIN_NS
-        except RateLimiterUnavailable:
+        except NO_DECISION:
             pass  # it may still arrive
         finally:
             self._diary.tell("limit", **rate_terms(TUNED, limit), since=[began, ends])
@@ -155,7 +158,7 @@ class Workload:
 
         Nothing of it is noted: the history must be the same as without the other namespace.
         """
-        with suppress(RateLimiterUnavailable, NamespaceNotFoundError, RateLimitExceeded):
+        with suppress(*NO_DECISION, NamespaceNotFoundError, RateLimitExceeded):
             namespace_id = await self._repo.register_namespace(OTHER_NAMESPACE)
             limiter = RateLimiter(await self._repo.namespace(OTHER_NAMESPACE))
             for bucket in PLAIN:
@@ -221,7 +224,7 @@ class Lease:
             # A caller that wakes after its deadline leaves, and gives its reservation back.
             is_late = self._timeout is not None and time.monotonic() - began_s > self._timeout
             outcome = "cancelled" if is_late else "rejected"
-        except RateLimiterUnavailable:
+        except NO_DECISION:
             outcome = "unknown"
         except asyncio.CancelledError:
             outcome = "cancelled" if lost == self._repo.lost_settlements else "unknown"
@@ -265,7 +268,7 @@ class Lease:
         number = self._diary.begin("release", self._by_series(back), self._number)
         try:
             await self._lease.release(_written(self.bucket, amounts))
-        except RateLimiterUnavailable:
+        except NO_DECISION:
             self._diary.end(number, "unknown")
         else:
             self._diary.end(number, "written")
@@ -279,7 +282,7 @@ class Lease:
             await self._lease.consume(_written(self.bucket, amounts))
         except RateLimitExceeded:
             self._diary.end(number, "rejected")
-        except RateLimiterUnavailable:
+        except NO_DECISION:
             self._diary.end(number, "unknown")
         else:
             self._diary.end(number, "admitted")

@@ -9,6 +9,7 @@ from zae_limiter import Limit, SyncRateLimiter, SyncRepository, ZAELimiterError
 PR_CAPBSET_DROP = 24
 PAST_PERMISSIONS = (1, 2)  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
 OBEYS = "obeys"
+PATIENT = "patient"  # tries once more after each line that it reads
 
 
 def obey_permissions():
@@ -27,14 +28,25 @@ def use(url):
             yield "opened"
             repository.list_namespaces()
             yield "looked"
-            limits = [Limit.per_minute("rpm", 10)]
-            with SyncRateLimiter(repository).acquire("user", "api", {"rpm": 1}, limits):
-                yield "acquired"
+            yield acquired(repository)
+            while PATIENT in sys.argv and sys.stdin.readline():
+                yield acquired(repository)
     except ZAELimiterError as error:
         yield type(error).__name__
+
+
+def acquired(repository):
+    limits = [Limit.per_minute("rpm", 10)]
+    try:
+        with SyncRateLimiter(repository).acquire("user", "api", {"rpm": 1}, limits):
+            return "acquired"
+    except ZAELimiterError as error:
+        return type(error).__name__
 
 
 if __name__ == "__main__":
     if os.getuid() == 0 and sys.argv[-1] != OBEYS:
         obey_permissions()
-    sys.stdout.write(" ".join(use(sys.argv[1])))
+    for word in use(sys.argv[1]):
+        sys.stdout.write(word + " ")
+        sys.stdout.flush()

@@ -124,12 +124,25 @@ def test_a_folder_is_not_a_file(tmp_path):
 def test_the_permissions_of_a_file_say_how_far_one_gets(start, path, url, mode, told):
     SyncRepository.open(url=url).close()
     path.chmod(mode)
-    assert start("ordinary_child.py", url).communicate(timeout=20)[0] == told
+    assert start("ordinary_child.py", url).communicate(timeout=20)[0].strip() == told
+
+
+def test_a_file_that_may_be_written_again_is_written_again(start, path, url):
+    """SQLite does not look again whether a file may be written, once it has opened it."""
+    SyncRepository.open(url=url).close()
+    path.chmod(0o444)
+    child = start("ordinary_child.py", url, "patient")
+    told = b"opened looked PermissionDenied "
+    assert child.stdout.read(len(told)) == told
+    for each in path.parent.glob(f"{path.name}*"):  # SQLite gives its log the file's permissions
+        each.chmod(0o644)
+    assert child.communicate(b"again\nand again\n", timeout=20)[0] == b"acquired acquired "
 
 
 def test_a_folder_that_may_not_be_written_is_a_matter_of_permission(start, path, url):
     path.parent.chmod(0o555)
-    assert start("ordinary_child.py", url).communicate(timeout=20)[0] == b"PermissionDenied"
+    told = start("ordinary_child.py", url).communicate(timeout=20)[0]
+    assert told.strip() == b"PermissionDenied"
     path.parent.chmod(0o755)
 
 

@@ -17,6 +17,7 @@ from zae_limiter.embedded.sqlite.errors import (
     check_place,
     held_by_another,
     is_busy,
+    is_read_only,
     translate,
 )
 from zae_limiter.embedded.sqlite.file_lock import FileLock
@@ -130,7 +131,12 @@ class SqliteDatabase:
         session = self._connections.writer
         with session.lock:
             writer, tables = self._ready(session)
-            self._commit(writer, tables, tickets)
+            try:
+                self._commit(writer, tables, tickets)
+            except sqlite3.Error as error:
+                if is_read_only(error):
+                    session.close()  # a connection asks for the permission once: when it is opened
+                raise
             if len(tickets) > 1:
                 self.groups.count(len(tickets))
             self._log.written(len(tickets))

@@ -51,6 +51,11 @@ def is_busy(error: Exception) -> bool:
     return _code(error) == sqlite3.SQLITE_BUSY
 
 
+def is_read_only(error: Exception) -> bool:
+    """Return whether a write met a connection that may only read."""
+    return _code(error) == sqlite3.SQLITE_READONLY
+
+
 def _code(error: Exception) -> int:
     """Return SQLite's error code without its extended part; 0 for other errors."""
     code: int = getattr(error, "sqlite_errorcode", 0)
