@@ -7,7 +7,16 @@ import pytest
 
 from tests.support.dynamodb.seen import USAGE
 from tests.support.dynamodb.trees import SyncTree
-from tests.support.dynamodb.world import PARENT, USER, Failure, failing, together, written_later
+from tests.support.dynamodb.world import (
+    API,
+    PARENT,
+    USER,
+    Failure,
+    failing,
+    together,
+    written_later,
+)
+from tests.support.dynamodb.world import seen as until_seen
 from zae_limiter import Limit, RateLimiterUnavailable
 
 HUNDRED = Limit.per_minute("rpm", 100)
@@ -372,3 +381,36 @@ async def test_a_turn_whose_answer_is_lost_is_announced(world, proxy):
     await written_later(client.repo)
     assert int(world.item()["h"]["N"]) == world.hour
     assert list(world.marks()[world.day, 0].values()) == ["open"]
+
+
+@pytest.mark.parametrize("kind", ["error_before", "error_after", "lose_answer"])
+async def test_a_bucket_whose_first_write_fails_is_announced_as_it_was_made(world, proxy, kind):
+    """A repeated write creates it under another origin."""
+    client = await world.client(proxy)
+    await world.limits(HUNDRED)
+    await client.limiter.available(USER, API)  # reads the configuration
+    with proxy.fault(kind, operation="UpdateItem", times=1) as fault:
+        await client.take(rpm=1)
+    assert fault.used == 1
+    assert world.marks() == {(world.day, 0): {world.item()["o"]["S"]: "open"}}
+
+
+async def test_a_first_write_that_is_found_after_midnight_is_announced_for_its_day(world, proxy):
+    client, other = await world.client(proxy), await world.client()
+    await world.limits(HUNDRED)
+    await client.limiter.available(USER, API)  # reads the configuration
+    world.clock.set((world.day + 1) * 24 * 3_600_000 - 1)
+    with (
+        proxy.measure() as measured,
+        proxy.fault("lose_answer", operation="UpdateItem", times=1),
+        proxy.fault("hold", operation="GetItem") as held,
+    ):
+        task = asyncio.ensure_future(client.take(rpm=1))
+        await until_seen(measured, "GetItem")
+        world.clock.advance(seconds=1)
+        await other.take(rpm=2)
+        held.remove()
+        await task
+    assert world.counted() == {world.hour - 1: 1000, world.hour: 2000}
+    origin = world.item()["o"]["S"]
+    assert world.marks() == {(world.day - back, 0): {origin: "open"} for back in range(2)}

@@ -2,13 +2,17 @@
 
 import asyncio
 
+import pytest
+
 from tests.integration.dynamodb.sharding.world import rpm
+from tests.support.dynamodb import stored
 from tests.support.dynamodb.world import (
     API,
     PARENT,
     USER,
     Failure,
     failing,
+    seen,
     together,
 )
 from zae_limiter import Limit, RateLimitExceeded
@@ -95,3 +99,35 @@ async def test_giving_back_a_charge_of_nothing_spoils_nothing_for_others(world, 
     found = [each for some in await together(*workers) for each in some]
     assert {type(each) for each in found} <= {type(None), RateLimitExceeded}
     assert any(found), "some were refused"
+
+
+@pytest.mark.parametrize("nth", [0, 1], ids=["its own shard", "one of the others"])
+async def test_what_another_client_gives_too_much_is_not_handed_on_as_ones_own(world, proxy, nth):
+    """The answer to a credit is lost, and its shard is overfull before the credit is found."""
+    client = await world.split_bucket(rpm(400), n=4, proxy=proxy)
+    world.leave(dict.fromkeys(range(4), 75_000))
+
+    async def fail():
+        with failing():
+            async with client.acquire(rpm=60):
+                world.leave(dict.fromkeys(range(4), 75_000 if nth else 40_000))
+                begun.set_result(world.balance())
+                await goes_on.wait()
+                raise Failure
+
+    begun, goes_on = asyncio.get_running_loop().create_future(), asyncio.Event()
+    task = asyncio.ensure_future(fail())
+    before = await begun
+    with (
+        proxy.measure() as measured,
+        proxy.fault("lose_answer", operation="UpdateItem", skip=nth, times=1),
+        proxy.fault("hold", operation="GetItem") as held,
+    ):
+        goes_on.set()
+        await seen(measured, "GetItem")
+        number = stored.number_of(measured.of("UpdateItem")[nth].body["Key"])
+        world.credit(number, 60_000)
+        held.remove()
+        await task
+    handed_on = 35_000 if nth else 0  # beyond the first shard's capacity, before the other's credit
+    assert world.balance() - before == 60_000 + handed_on + 60_000

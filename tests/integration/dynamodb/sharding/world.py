@@ -9,8 +9,10 @@ from tests.support.dynamodb.stored import limits_of, n_of
 from tests.support.dynamodb.trees import AsyncTree, awaited
 from tests.support.dynamodb.world import API, USER
 from zae_limiter import Limit, RateLimiter
+from zae_limiter.admission.moves import added_move
 from zae_limiter.admission.shards.tree import Shard
-from zae_limiter.dynamodb.items.bucket import BucketId
+from zae_limiter.dynamodb.items.bucket import BucketId, decode, new_write_id
+from zae_limiter.dynamodb.items.bucket_updates import WriteTrailer, bucket_update
 from zae_limiter.dynamodb.sharding import transactions
 from zae_limiter.transport.calls import Deadline
 from zae_limiter.transport.errors import TransactionCanceled
@@ -161,6 +163,14 @@ class World(unsharded.World):
             },
             entity_id=entity_id,
         )
+
+    def credit(self, number, milli, limit="rpm"):
+        """A credit by a client, which keeps the ids of earlier writes."""
+        item = self.items()[number]
+        trailer = WriteTrailer.to(decode(item), new_write_id(self.clock()))
+        moves = [added_move(limit, milli)]
+        update = bucket_update(self._key(USER, number), moves, trailer)
+        self._raw.call("UpdateItem", update.text(self.table))
 
     def leave(self, levels, limit="rpm"):
         """Charges to the shards until these levels are left."""

@@ -288,11 +288,12 @@ class WriteLoop:
     def _announce(self, write: PlannedWrite, bucket: StoredBucket, shard_id: ShardId) -> None:
         """Announce the day that a bucket has begun, and its resource, for queries of a resource.
 
-        That of a new bucket is read from the item: a repeated first write has created it under
-        another origin.
+        The origin is read from the item: a repeated first write has created it under another one.
+        The hour is that of the write: others that followed may have begun the next day.
         """
-        begun = write.begins_hour or BegunHour(bucket.hours.origin, bucket.hours.hour)
-        self._usage_rows.announce(shard_id, begun)
+        begun = write.begins_hour
+        hour = bucket.hours.hour if begun is None else begun.hour
+        self._usage_rows.announce(shard_id, BegunHour(bucket.hours.origin, hour))
         self._resources.add(shard_id.namespace_id, shard_id.resource)
 
     async def _credit_late(
