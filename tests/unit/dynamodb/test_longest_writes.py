@@ -210,7 +210,7 @@ def credits_without_an_image(name):
     bucket = Bucket(name)
     credit = bucket.change(-1000, is_charge=False, children=False)
     carried = writes.CarriedChanges([0], total([credit]), 1, {})
-    yield from actions_of(writes.credit(carried, bucket.context))
+    yield from actions_of(writes.credit(carried, bucket.context, bucket.stored.image.limits))
 
 
 def creations(name):

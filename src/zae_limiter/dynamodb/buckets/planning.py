@@ -160,7 +160,7 @@ def _without_bucket(
         change.is_charge or change.through_child or change.holds_anything for change in changes
     ):
         return READ_FIRST  # slots and usage are counted under indexes that only the item has
-    return writes.credit(carried, context)
+    return writes.credit(carried, context, in_force.keys)
 
 
 def _late_credits(given: Sequence[BucketChange]) -> dict[str, tuple[int, int]]:

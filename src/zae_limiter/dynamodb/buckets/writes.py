@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -210,7 +210,7 @@ def balance_write(
         takes, gives = takes or bool(quota_moves), gives or quotas.gives
         may_leave_debt = True  # the TTL has to outlast the window
     elif slots is None and not takes and _counts_admissions_only(bucket, carried, context):
-        return credit(carried, context)
+        return credit(carried, context, image.limits)
     can_repeat = takes and not gives  # repeated, a write that gives could give twice
     counts = _counts_of_hour(known, bucket, carried, context)
     turn = None if counts is None else turn_of(bucket, counts, context.write_id)
@@ -291,13 +291,17 @@ def _counts_of_hour(
     )
 
 
-def credit(carried: CarriedChanges, context: WriteContext) -> PlannedWrite:
-    """Write credits alone: balances only grow, so nothing has to be known of the bucket."""
+def credit(carried: CarriedChanges, context: WriteContext, limits: Sized) -> PlannedWrite:
+    """Write credits alone: balances only grow, so nothing has to be known of the bucket.
+
+    ``limits`` are those that it probably has: with many of them it has no room for earlier ids.
+    """
     moves = [
         move(key, NO_RATE, each, context.now_ms, overflowing=False)
         for key, each in carried.wanted.items()
     ]
-    trailer = WriteTrailer(context.write_id, carried.admitted)
+    keeps_ids = bucket_item.keeps_earlier_ids(limits)
+    trailer = WriteTrailer(context.write_id, carried.admitted, keeps_ids=keeps_ids)
     update = bucket_update(bucket_item.key(*context.shard_id), moves, trailer)
     for each in moves:
         require_limit(update, each.key)

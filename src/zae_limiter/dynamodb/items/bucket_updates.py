@@ -354,6 +354,9 @@ def structural_write(
     if paused_until_ms != bucket.image.paused_until_ms:
         _set_not_before(update, paused_until_ms)
     update.set_number(stored.VERSION, target.config_version)
+    if not trailer.keeps_ids:  # those of the time when the bucket had fewer limits
+        for name in stored.EARLIER_WRITE_IDS:
+            update.remove(name)
     if counts is not None:
         hour_updates.count(update, bucket, counts)
     return update

@@ -36,7 +36,8 @@ def bucket_of(world, boto, endpoint, clock):
 
     async def bucket_of(*limits, entity_id=ENTITY):
         admin = world.admin
-        await admin.create_entity(ENTITY, parent_id=PARENT, cascade=True)
+        if await admin.get_entity(ENTITY) is None:
+            await admin.create_entity(ENTITY, parent_id=PARENT, cascade=True)
         await admin.set_system_defaults(limits)
         limiter = world.tree.limiter(admin)
         for _ in range(3):  # so that no number is round
@@ -85,6 +86,30 @@ async def test_five_limits_and_long_names(bucket_of, entity_id, count):
     assert {f"t_{name}" for name in names} <= item.keys()
     assert ("k3" in item) is (entity_id == PARENT)
     assert ("w3" in item) is (count == 4)
+    assert item_bytes(item) <= 1024
+
+
+async def test_a_refund_to_five_limits_keeps_the_id_of_the_last_write_only(
+    bucket_of, world, boto, endpoint
+):
+    names = [letter * 8 for letter in string.ascii_lowercase[:5]]
+    await bucket_of(*[Limit.per_minute(name, LARGE) for name in names])
+    for limiter in (world.tree.limiter(world.admin), world.tree.limiter(await world.open())):
+        async with limiter.acquire(ENTITY, RESOURCE, dict.fromkeys(names, 7919)) as lease:
+            await lease.adjust(**dict.fromkeys(names, -1000))
+    scanned = boto(endpoint).scan(TableName=world.table)["Items"]
+    items = [each for each in scanned if "/BUCKET#" in each["PK"]["S"]]
+    assert len(items) == 2
+    assert not any("w1" in item for item in items)
+
+
+async def test_a_fifth_limit_takes_the_ids_of_earlier_writes_away(bucket_of):
+    names = [letter * 8 for letter in string.ascii_lowercase[:5]]
+    limits = [Limit.per_minute(name, LARGE) for name in names]
+    assert "w3" in await bucket_of(*limits[:4])
+    item = await bucket_of(*limits)
+    assert f"t_{names[4]}" in item
+    assert not {"w1", "w2", "w3"} & item.keys()
     assert item_bytes(item) <= 1024
 
 
