@@ -201,14 +201,17 @@ async def test_an_outcome_is_unknown_if_the_limits_changed_before_it_was_found(w
     user, other = await world.client(proxy), await world.client(config_cache_ttl=0)
     await user.repo.set_system_defaults([TEN])
     await user.take(rpm=1)
-    with proxy.measure() as measured, proxy.fault("lose_answer", operation="UpdateItem", times=1):
-        with proxy.fault("hold", operation="GetItem") as held:
-            task = asyncio.ensure_future(user.take(rpm=2))
-            await seen(measured, "GetItem")
-            await other.repo.set_system_defaults([Limit.per_minute("rpm", 20)])
-            await other.take(rpm=1)
-            held.remove()
-            await asyncio.wait([task])
+    with (
+        proxy.measure() as measured,
+        proxy.fault("lose_answer", operation="UpdateItem", times=1),
+        proxy.fault("hold", operation="GetItem") as held,
+    ):
+        task = asyncio.ensure_future(user.take(rpm=2))
+        await seen(measured, "GetItem")
+        await other.repo.set_system_defaults([Limit.per_minute("rpm", 20)])
+        await other.take(rpm=1)
+        held.remove()
+        await asyncio.wait([task])
     assert isinstance(task.exception(), RateLimiterUnavailable)
     assert world.spent() == 4000
 
