@@ -7,7 +7,8 @@ its amounts are whole numbers (tokens, or the smallest unit of a currency).
 =========  ==================================================================================
 ``run``    subject, fault, seed; ``wall_ns`` is the wall clock minus the monotonic clock
 ``limit``  a series is under these terms; ``since`` is None if from the start, otherwise the
-           interval in which the change was made
+           interval in which the change was made. A change is noted without an end first, and
+           stays so if its process was killed
 ``begin``  a process begins an operation: ``acquire`` or ``consume`` with ``takes``; ``exit`` or
            ``release`` with ``changes`` (debts above 0, credits below 0) of the lease ``of``
 ``end``    its outcome: see ``OUTCOMES``; an operation without an end was never answered
@@ -23,8 +24,8 @@ its amounts are whole numbers (tokens, or the smallest unit of a currency).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 ADMITTED, REJECTED, UNKNOWN, CANCELLED, WRITTEN = (
@@ -39,6 +40,8 @@ DECISIONS = ("acquire", "consume")
 SECOND_NS = 1_000_000_000
 # A clock of whole milliseconds cannot tell times apart that are closer.
 RESOLUTION_NS = 1_000_000
+NEVER = 2**62  # the end of a change whose request may still arrive
+UNKNOWN_END = -1  # of a change whose process was killed
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +129,8 @@ def read_history(lines: Iterable[str]) -> History:
     for line in lines:
         record = json.loads(line)
         _READERS[record["kind"]](history, begun, record)
+    for series, terms in history.terms.items():
+        history.terms[series] = _in_turn(terms)
     times = [each.after or each.before for each in history.operations]
     history.finish_ns = max(times, default=0)
     return history
@@ -138,9 +143,32 @@ def _run(history: History, begun: dict[Any, Operation], record: dict[str, Any]) 
 def _limit(history: History, begun: dict[Any, Operation], record: dict[str, Any]) -> None:
     words = {name: value for name, value in record.items() if name not in ("kind", "process")}
     if words.get("since") is not None:
-        words["since"] = tuple(words["since"])
+        begin, end = words["since"]
+        words["since"] = begin, UNKNOWN_END if end is None else end
     terms = Terms(**words)
     history.terms.setdefault(terms.series, []).append(terms)
+
+
+def _in_turn(terms: Sequence[Terms]) -> list[Terms]:
+    """Return the terms in the order of their changes, each change once.
+
+    What a killed process has sent arrives before the next process changes the limits, so a change
+    without an end is over when a later one is.
+    """
+    first = [each for each in terms if each.since is None]
+    changes: dict[int, Terms] = {}
+    for each in terms:
+        if each.since is not None:
+            begin, end = each.since
+            if begin not in changes or end != UNKNOWN_END:
+                changes[begin] = each
+    over, found = NEVER, []
+    for begin, each in sorted(changes.items(), reverse=True):
+        assert each.since is not None
+        end = over if each.since[1] == UNKNOWN_END else each.since[1]
+        over = min(over, end)
+        found.append(replace(each, since=(begin, end)))
+    return [*first, *reversed(found)]
 
 
 def _begin(history: History, begun: dict[Any, Operation], record: dict[str, Any]) -> None:

@@ -143,7 +143,10 @@ class Workload:
         """Change limits; until it is known by all, either may be in force."""
         turn = int(time.monotonic() / TUNED_EVERY_S) % 2
         (limit,) = TUNINGS[turn]
-        began = now_ns()
+        terms, began = rate_terms(TUNED, limit), now_ns()
+        self._diary.tell(
+            "limit", **terms, since=[began, None]
+        )  # if the process is killed meanwhile
         ends = 2**62
         try:
             await self._repo.set_limits(TUNED.entity, [limit], RESOURCE)
@@ -151,7 +154,7 @@ class Workload:
         except NO_DECISION:
             pass  # it may still arrive
         finally:
-            self._diary.tell("limit", **rate_terms(TUNED, limit), since=[began, ends])
+            self._diary.tell("limit", **terms, since=[began, ends])
 
     async def _purge(self) -> None:
         """Use the same buckets in another namespace, and delete it with all that it holds.

@@ -285,6 +285,24 @@ def test_a_change_of_limits_allows_either_until_it_is_over():
     assert check(read_history(lines(250))).broken == []
 
 
+def test_a_change_of_a_killed_process_is_over_when_the_next_one_is():
+    def change(capacity, begin_ms, end_ms):
+        end = None if end_ms is None else end_ms * MS
+        words = {"capacity": capacity, "refill": RATE, "period_ns": SECOND}
+        return {"kind": "limit", "series": SERIES, **words, "since": [begin_ms * MS, end]}
+
+    def lines(at_ms):
+        burst = _call(1, at_ms, at_ms, "admitted", amount=40)
+        back = change(CAPACITY, 300, None), change(CAPACITY, 300, 400)
+        rejected = _call(2, at_ms, at_ms, "rejected", amount=99)
+        return _lines(*back, change(40, 100, None), *burst, *rejected)
+
+    assert any("too many" in line for line in check(read_history(lines(50))).broken)
+    assert check(read_history(lines(150))).broken == []
+    assert check(read_history(lines(350))).broken == []
+    assert any("too many" in line for line in check(read_history(lines(450))).broken)
+
+
 def test_a_hold_of_a_dead_process_costs_nothing_in_the_end():
     lines = _lines(
         {
