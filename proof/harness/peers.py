@@ -11,7 +11,7 @@ import sqlite3
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, closing
 from random import Random
 from typing import Any
 
@@ -144,6 +144,7 @@ async def _pyrate(url: str, stack: AsyncExitStack) -> Take:
     from pyrate_limiter import Duration, Rate, RateItem, SQLiteBucket
 
     path = url.removeprefix("sqlite:///")
+    _check_writable(path)
     buckets = {
         key: SQLiteBucket.init_from_file(
             [Rate(RATE, Duration.SECOND)],
@@ -174,6 +175,15 @@ async def _pyrate(url: str, stack: AsyncExitStack) -> Take:
         return await asyncio.get_running_loop().run_in_executor(thread, put, key, amount)
 
     return take
+
+
+def _check_writable(path: str) -> None:
+    """Raise OperationalError if the file may only be read.
+
+    The package opens such a file, and its calls fail from then on.
+    """
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA user_version = 0")  # a write that changes nothing
 
 
 _OPENERS = {LIMITS_REDIS: _limits, THROTTLED_REDIS: _throttled, PYRATE_SQLITE: _pyrate}
