@@ -138,6 +138,22 @@ def test_a_planted_violation_is_refused(client, expression, condition, words):
     assert watch.take_violations()
 
 
+def test_an_attribute_that_is_missing_differs_from_every_value(client):
+    """Ids of earlier writes may be missing: their conditions must hold then."""
+    key = {"PK": {"S": "a"}, "SK": {"S": "b"}}
+    client.call("PutItem", {"Item": {**key, "op": {"S": "before"}}})
+    body = {
+        "Key": key,
+        "UpdateExpression": "SET op = :id, w1 = if_not_exists(op, :id)",
+        "ConditionExpression": "op <> :id AND w1 <> :id",
+        "ExpressionAttributeValues": {":id": {"S": "own"}},
+    }
+    answer = client.call("UpdateItem", {**body, "ReturnValues": "UPDATED_OLD"})
+    assert answer["Attributes"] == {"op": {"S": "before"}}
+    with pytest.raises(ConditionFailed):
+        client.call("UpdateItem", body)
+
+
 @pytest.mark.timeout(900)
 def test_renamed_limits_outlive_their_hours_on_the_engine(newer):
     assert failures(newer, RENAMES) == set()
