@@ -1,10 +1,16 @@
 """Whatever a caller hands over, a parser reads it or says what is wrong; nothing else is raised."""
 
+import json
+import operator
+
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from zae_limiter import Limit, SyncRepository, ValidationError
+from tests.support.generated import examples
+from zae_limiter import Limit, SyncRepository, ValidationError, schema
+from zae_limiter.llm.price_files import MODEL_KEYS, read_prices
+from zae_limiter.models.quota_fields import BUDGET_FIELDS, QUOTA_FIELDS
 from zae_limiter.naming import (
     check_entity_id,
     check_limit_name,
@@ -157,6 +163,90 @@ RECORDS = st.recursive(
 )
 
 
+LIMIT_FIELDS = st.sampled_from(
+    [
+        "name", "capacity", "refill_amount", "refill_period_seconds", "concurrent", "lease_ttl",
+        *QUOTA_FIELDS, *BUDGET_FIELDS,
+    ]
+)  # fmt: skip
+LIMIT_VALUES = (
+    st.sampled_from(
+        [
+            "rpm",
+            "usd",
+            1,
+            5,
+            60,
+            "0.5",
+            "USD",
+            "EUR",
+            "month",
+            "week",
+            "UTC",
+            True,
+            "06:00",
+            [50],
+            90,
+        ]
+    )
+    | JSON
+)
+PRICES = [
+    "models:",
+    "currency: USD",
+    "\n",
+    "  ",
+    "    ",
+    "gpt-4",
+    ": ",
+    "{input: 1, output: 2}",
+    "input: ",
+    "output: ",
+    "2.50",
+    "1e9",
+    ".inf",
+    "-1",
+    "above: [",
+    "{tokens: 1000, input: 1, output: 1}",
+    "]",
+    "batch: ",
+    "aliases: [a, b]",
+    "<<: *a",
+    "&a",
+    "!!float",
+    "[a]: 1",
+    "{",
+    '"',
+    "\0",
+]
+PRICE_FIELDS = st.sampled_from(
+    [
+        "input_cost_per_token",
+        "output_cost_per_token",
+        "input_cost_per_token_above_128k_tokens",
+        "cache_read_input_token_cost",
+        "input_cost_per_token_batches",
+        "output_cost_per_token_batches",
+        "litellm_provider",
+        "mode",
+        "tiered_pricing",
+    ]
+)
+RANGES = st.fixed_dictionaries(
+    {"range": st.lists(st.integers() | st.floats(), max_size=2) | JSON},
+    optional={"input_cost_per_token": st.floats(0, 1), "output_cost_per_token": JSON},
+)
+PRICE_VALUES = (
+    st.sampled_from([0, 1e-6, "1e-6", "x", "xai", "chat", "embedding", -1, 1e400])
+    | st.lists(RANGES, max_size=2)
+    | JSON
+)
+
+LITELLM_PRICES = st.dictionaries(PRICE_FIELDS, PRICE_VALUES, max_size=3).map(
+    {"input_cost_per_token": 1e-6, "output_cost_per_token": 2e-6}.__or__
+)
+
+
 def words(parts):
     return st.lists(st.sampled_from(parts), max_size=14).map("".join) | ANY_TEXT
 
@@ -184,6 +274,18 @@ def test_names(value):
             assert check(value) == value
 
 
+@examples(100)
+@given(
+    st.text("u1/:~%é💥 _", max_size=8) | ANY_TEXT,
+    st.text("1/:.@+-", max_size=5).map("api{}".format),
+)
+def test_keys(entity_id, resource):
+    if refusal(lambda: (check_entity_id(entity_id), check_resource(resource))) is None:
+        key = schema.pk_bucket("ns", entity_id, resource, 3)
+        assert schema.parse_bucket_pk(key) == ("ns", entity_id, resource, 3)
+
+
+@examples(100)
 @given(words(NOTATION))
 def test_limits(text):
     if refusal(lambda: Limit.parse(text)) is None:
@@ -191,6 +293,29 @@ def test_limits(text):
         assert Limit.parse(str(limit)) == limit
 
 
+RATES = {"name": "rpm", "capacity": 5, "refill_amount": 5, "refill_period_seconds": 60}
+KINDS = st.sampled_from(
+    [
+        {},
+        RATES,
+        {"name": "slots", "concurrent": 5},
+        {"name": "rpm", "quota": 5, "per": "month", "zone": "UTC"},
+        {"name": "rpm", "quota": 5, "per": "month", "zone": "UTC", "hold_ttl": 90, "soft": True},
+        {"name": "usd", "budget": "0.5", "after_first_use": 60},
+    ]
+)
+
+
+@examples(200)
+@given(st.builds(operator.or_, KINDS, st.dictionaries(LIMIT_FIELDS, LIMIT_VALUES, max_size=3)))
+def test_documents_of_limits(document):
+    if refusal(lambda: Limit.from_dict(document)) is None:
+        limit = Limit.from_dict(document)
+        assert Limit.from_dict(json.loads(json.dumps(limit.to_dict()))) == limit
+        assert Limit.parse(str(limit)) == limit
+
+
+@examples(100)
 @given(words(URLS))
 def test_urls(text):
     assert "user:secret@" not in (refusal(lambda: parse_url(text)) or masked_url(text))
@@ -204,6 +329,55 @@ def test_manifests(text):
 @given(st.dictionaries(ANY_TEXT, JSON, max_size=4))
 def test_documents_of_manifests(document):
     refusal(lambda: read_document(document, "limits.json"))
+
+
+def assert_prices_are_prices(table):
+    """Fail if a price is below zero, for which usage would be paid out."""
+    for model in table.models.values():
+        lists = [model.standard, *([] if model.batch is None else [model.batch])]
+        used = [each for one in lists for each in (one.usual, *(t.prices for t in one.tiers))]
+        assert all(price >= 0 for prices in used for price in prices)
+
+
+@pytest.fixture(scope="module")
+def price_file(tmp_path_factory):
+    """Return a function that reads a price file with this text."""
+    path = tmp_path_factory.mktemp("prices") / "prices"
+
+    def read(text):
+        path.write_text(text, encoding="utf-8", errors="surrogatepass")
+        return read_prices(str(path))
+
+    return read
+
+
+OWN_PRICES = st.dictionaries(
+    st.sampled_from(MODEL_KEYS), st.sampled_from([0, 1, "2.50", -1, ["a"]]) | JSON, max_size=4
+).map({"input": 1, "output": 2}.__or__)
+
+
+@examples(150)
+@given(
+    words(PRICES)
+    | st.dictionaries(ANY_TEXT, OWN_PRICES | JSON, max_size=3).map(
+        lambda models: f"# not LiteLLM's\n{json.dumps({'models': models})}"
+    )
+)
+def test_price_files(price_file, text):
+    if refusal(lambda: price_file(text)) is None:
+        assert_prices_are_prices(price_file(text))
+
+
+@examples(100)
+@example(document={"m": {"input_cost_per_token": 1, "output_cost_per_token": 1, "mode": []}})
+@given(document=st.dictionaries(ANY_TEXT, LITELLM_PRICES | JSON, max_size=5))
+def test_price_files_of_litellm(price_file, document):
+    """A model whose prices cannot be read is not free: it has no prices."""
+    text = json.dumps(document)
+    if refusal(lambda: price_file(text)) is None:
+        table = price_file(text)
+        assert_prices_are_prices(table)
+        assert {*table.models, *table.unpriced} <= {*document, *table.aliases}
 
 
 @given(st.dictionaries(RECORD_KEYS, RECORDS, max_size=6))

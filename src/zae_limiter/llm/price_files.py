@@ -316,7 +316,8 @@ _FIELDS: Final = {
 }
 _LONGEST_FIRST: Final = sorted(_FIELDS, key=len, reverse=True)
 _FIELD = re.compile(rf"({'|'.join(_LONGEST_FIRST)})(?:_above_([0-9]{{1,6}})k_tokens)?(_batches)?")
-_WITHOUT_OUTPUT: Final = frozenset({"embedding", "moderation", "rerank"})
+# A tuple: a file may have a list in the place of a mode, and a set would refuse to look for it.
+_WITHOUT_OUTPUT: Final = ("embedding", "moderation", "rerank")
 # Its long prices apply from the named size on, those of all other providers above it.
 _FROM_THE_SIZE_ON: Final = "xai"
 
