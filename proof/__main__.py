@@ -94,6 +94,9 @@ def _parser() -> argparse.ArgumentParser:
         "--operations", type=int, default=0, help="go on with more seeds until an engine has these"
     )
     parser.add_argument("--resume", action="store_true", help="keep the runs that were finished")
+    parser.add_argument(
+        "--recheck", action="store_true", help="as --resume, and check their histories again"
+    )
     parser.add_argument("--out", default="build/proof", help="folder of histories and results")
     return parser
 
@@ -131,10 +134,12 @@ def _result(case: Case, seed: int, options: argparse.Namespace, out: Path) -> Re
     """Run one case, or take the result of an earlier run of the same length."""
     slug = f"{case.subject}-{case.fault}-{seed}-{options.seconds:g}s".replace(" ", "_")
     kept, history = out / "results" / f"{slug}.json", out / "histories" / f"{slug}.jsonl.gz"
-    if options.resume and kept.exists():
+    is_kept = kept.exists() and (options.resume or options.recheck)
+    if is_kept and not options.recheck:
         return Result.load(kept)
     began = time.monotonic()
-    run(Plan(case.subject, case.fault, seed, options.seconds), history)
+    if not is_kept:
+        run(Plan(case.subject, case.fault, seed, options.seconds), history)
     read = read_history(lines_of(history))
     found = check(read)
     result = result_of(found)
