@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from zae_limiter.dynamodb.items import hours, usage
 from zae_limiter.dynamodb.items.keys import ShardId
-from zae_limiter.dynamodb.items.usage import OriginHour
+from zae_limiter.dynamodb.items.usage import day_row, hours
+from zae_limiter.dynamodb.items.usage.day_row import OriginHour
 from zae_limiter_aggregator.stream import ParsedBucketRecord
 
 
@@ -38,7 +38,7 @@ class FinishedHours:
         record = self.record
         shard_id = ShardId(record.namespace_id, record.entity_id, record.resource, record.shard_id)
         in_order = [self.by_hour[hour] for hour in sorted(self.by_hour)]
-        return usage.store_text(table, shard_id, in_order, retention_days)
+        return day_row.store_text(table, shard_id, in_order, retention_days)
 
     def clear(self, table: str) -> str:
         """Return the body of the UpdateItem that clears the latest hour in the bucket item.
@@ -59,7 +59,7 @@ def finished_hours(records: Iterable[ParsedBucketRecord]) -> list[FinishedHours]
             continue
         item, hour = (record.key["PK"]["S"], finished.origin), finished.hour
         latest[item] = max(hour, latest.get(item, hour))
-        of_day = days.setdefault(DayId(*item, usage.day_of(hour)), FinishedHours(record))
+        of_day = days.setdefault(DayId(*item, day_row.day_of(hour)), FinishedHours(record))
         if hour >= max(of_day.by_hour, default=hour):
             of_day.record = record
         of_day.by_hour[hour] = finished

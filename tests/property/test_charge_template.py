@@ -12,8 +12,8 @@ from zae_limiter.admission.tally import Tally
 from zae_limiter.dynamodb.items.bucket import StoredBucket
 from zae_limiter.dynamodb.items.bucket_updates import WriteTrailer
 from zae_limiter.dynamodb.items.charge_template import TemplatedCharge
-from zae_limiter.dynamodb.items.hour_updates import HourCounts, HourForm
-from zae_limiter.dynamodb.items.hours import HourState
+from zae_limiter.dynamodb.items.usage.clauses import HourCounts, HourForm
+from zae_limiter.dynamodb.items.usage.hours import HourState
 
 numbers = st.integers(-(10**30), 10**30)
 perhaps = st.none() | numbers

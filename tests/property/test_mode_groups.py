@@ -25,7 +25,7 @@ from zae_limiter.dynamodb.buckets.outcomes import Applied, outcomes_of_write
 from zae_limiter.dynamodb.buckets.planning import NothingToWrite, plan
 from zae_limiter.dynamodb.buckets.writes import WriteContext
 from zae_limiter.dynamodb.items.bucket import EntityLink, StoredBucket
-from zae_limiter.dynamodb.items.hours import HourState
+from zae_limiter.dynamodb.items.usage.hours import HourState
 
 IN_FORCE = InForce(
     (Limit.per_minute("rpm", 10), Limit.quota("tokens", 10, per="day")), ConfigSource.SYSTEM, 1

@@ -24,7 +24,7 @@ from zae_limiter.admission.shards.tree import Shard
 from zae_limiter.dynamodb.buckets.changes import BucketChange, select, total_at
 from zae_limiter.dynamodb.buckets.outcomes import applied_outcomes
 from zae_limiter.dynamodb.items.bucket import StoredBucket
-from zae_limiter.dynamodb.items.hours import HourState
+from zae_limiter.dynamodb.items.usage.hours import HourState
 from zae_limiter.models.config import ConfigSource
 from zae_limiter.models.limit import Limit
 from zae_limiter.models.status import LimitStatus

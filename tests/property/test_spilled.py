@@ -12,7 +12,7 @@ from zae_limiter.admission.shards.tree import WHOLE, Shard, effective
 from zae_limiter.dynamodb.buckets.changes import BucketChange
 from zae_limiter.dynamodb.buckets.outcomes import applied_outcomes
 from zae_limiter.dynamodb.items.bucket import StoredBucket
-from zae_limiter.dynamodb.items.hours import HourState
+from zae_limiter.dynamodb.items.usage.hours import HourState
 
 NAMES = ("rpm", "tpm")
 HOURS = HourState("0.x", 0, None, {"rpm": 0, "tpm": 1}, False)

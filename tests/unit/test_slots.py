@@ -28,7 +28,7 @@ from zae_limiter.admission.shards.split_merge import merge, split
 from zae_limiter.admission.shards.tree import Shard, of_shard
 from zae_limiter.admission.slots import SlotHold, SlotLedger, retry_after_s, swept
 from zae_limiter.dynamodb.items import bucket as stored
-from zae_limiter.dynamodb.items.hours import limit_index_of
+from zae_limiter.dynamodb.items.usage.hours import limit_index_of
 from zae_limiter.models.config import ConfigSource
 from zae_limiter.models.status import LimitStatus
 from zae_limiter.testing import FakeClock

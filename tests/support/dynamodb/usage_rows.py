@@ -2,10 +2,11 @@
 
 import re
 
-from zae_limiter.dynamodb.items import bucket, usage
+from zae_limiter.dynamodb.items import bucket
 from zae_limiter.dynamodb.items.attributes import n, s
 from zae_limiter.dynamodb.items.keys import BucketId
-from zae_limiter.dynamodb.items.usage import OriginHour
+from zae_limiter.dynamodb.items.usage import day_row
+from zae_limiter.dynamodb.items.usage.day_row import OriginHour
 
 TEST_ORIGIN = "test"
 _SET = re.compile(r"(#\w+)=(?:if_not_exists\(#\w+,)?(:\w+)")
@@ -49,10 +50,10 @@ def stored_rows(namespace_id, rows, retention_days=30_000):
             for name, amount in window.counters.items()
         }
         hour = OriginHour(TEST_ORIGIN, window.hour, used, window.events, window.tally, True)
-        place = (BucketId(namespace_id, entity_id, resource).shard(0), usage.day_of(window.hour))
+        place = (BucketId(namespace_id, entity_id, resource).shard(0), day_row.day_of(window.hour))
         days.setdefault(place, []).append(hour)
     return [
-        updated(usage.store(shard_id, hours, retention_days))
+        updated(day_row.store(shard_id, hours, retention_days))
         for (shard_id, _), hours in days.items()
     ]
 

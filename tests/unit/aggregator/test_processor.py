@@ -10,8 +10,9 @@ from tests.support.dynamodb import other_forms
 from tests.support.dynamodb.streams import bucket_record, removal_record
 from tests.support.dynamodb.usage_rows import bucket_with_hours
 from tests.unit.aggregator.test_archive import expired
-from zae_limiter.dynamodb.items import hours, keys, system, usage
+from zae_limiter.dynamodb.items import keys, system
 from zae_limiter.dynamodb.items.bucket import BucketId
+from zae_limiter.dynamodb.items.usage import day_row, hours
 from zae_limiter.exceptions import RateLimiterUnavailable
 from zae_limiter.transport.errors import ConditionFailed, Denied, Refused, ServerFault, Throttled
 from zae_limiter_aggregator.processor import Processor
@@ -80,7 +81,7 @@ def test_a_finished_hour_is_stored_and_then_cleared():
     result = batch.process([bucket_record(item, 7)])
     stored, cleared = batch.calls.bodies
     shard_id = BucketId("ns", "user-1", "api").shard(0)
-    wanted = usage.store(shard_id, [hours.finished_hour(item)], 30)
+    wanted = day_row.store(shard_id, [hours.finished_hour(item)], 30)
     assert stored == {"TableName": "my-table", **wanted.action()}
     key = {name: item[name] for name in ("PK", "SK")}
     wanted = hours.clear(key, hours.decode(item)).action()
@@ -94,7 +95,7 @@ def test_names_that_need_escapes_are_stored_as_they_are():
     user = BucketId("ns", 'a"b\\c ü%s', "api")
     item = bucket_with_hours(user, "0.a-_", 12, 5, finished=(9, 1))
     assert not batch.process([bucket_record(item, 7)]).errors
-    wanted = usage.store(user.shard(0), [hours.finished_hour(item)], 30).action()
+    wanted = day_row.store(user.shard(0), [hours.finished_hour(item)], 30).action()
     assert batch.calls.bodies[0] == {"TableName": "my-table", **wanted}
 
 
@@ -130,7 +131,10 @@ def test_hours_of_a_bucket_that_come_together_are_one_write_for_each_day():
     assert [body["Key"]["SK"]["S"][-12:-2] for body in stored] == ["1970-01-01", "1970-01-02"]
     finished = [hours.finished_hour(item) for item in items]
     for body, of_day in zip(stored, (finished[:3], finished[3:]), strict=True):
-        assert body == {"TableName": "my-table", **usage.store(user.shard(0), of_day, 30).action()}
+        assert body == {
+            "TableName": "my-table",
+            **day_row.store(user.shard(0), of_day, 30).action(),
+        }
     assert {"N": "25"} in cleared["ExpressionAttributeValues"].values()
 
 

@@ -6,7 +6,7 @@ from tests.support.dynamodb.streams import TTL_IDENTITY, bucket_record, removal_
 from tests.support.dynamodb.usage_rows import bucket_with_hours
 from zae_limiter.dynamodb.items import audit
 from zae_limiter.dynamodb.items.bucket import BucketId
-from zae_limiter.dynamodb.items.usage import OriginHour
+from zae_limiter.dynamodb.items.usage.day_row import OriginHour
 from zae_limiter.models.audit import AuditEvent
 from zae_limiter_aggregator import ConsumptionDelta, ParsedBucketLimit, ParsedBucketRecord
 from zae_limiter_aggregator.stream import ExpiredEvent, MalformedRecord, parse, sequence_number

@@ -6,8 +6,9 @@ from collections import Counter
 import pytest
 
 from zae_limiter import schema
-from zae_limiter.dynamodb.items import bucket, keys, usage
+from zae_limiter.dynamodb.items import bucket, keys
 from zae_limiter.dynamodb.items.keys import BucketId
+from zae_limiter.dynamodb.items.usage import day_row
 
 NS, RESOURCE, DAY = "TZpe9J1Nb1c", "gpt-4", 20_454
 ACTIVE = 1_000_000
@@ -30,7 +31,7 @@ def scrambled(number):
 
 def day_entries(entity_id):
     """The row of an announced day."""
-    return [usage.index_keys(BucketId(NS, entity_id, RESOURCE), DAY)]
+    return [day_row.index_keys(BucketId(NS, entity_id, RESOURCE), DAY)]
 
 
 def bucket_entries(entity_id):

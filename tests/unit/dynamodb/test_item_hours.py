@@ -3,9 +3,9 @@
 import pytest
 
 from zae_limiter.admission.tally import Tally
-from zae_limiter.dynamodb.items import hours
 from zae_limiter.dynamodb.items.attributes import n, s
-from zae_limiter.dynamodb.items.usage import OriginHour
+from zae_limiter.dynamodb.items.usage import hours
+from zae_limiter.dynamodb.items.usage.day_row import OriginHour
 from zae_limiter.exceptions import IncompatibleSchemaError
 
 KEY = {"PK": s("ns/BUCKET#user#api#2"), "SK": s("#STATE")}

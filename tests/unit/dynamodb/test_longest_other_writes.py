@@ -9,12 +9,13 @@ from tests.support.aws_rules.rules import violations
 from tests.unit.dynamodb.stored import BUCKET_ID, NOW_MS
 from zae_limiter import Limit, OnUnavailable
 from zae_limiter._async.engines.dynamodb.entities import MAX_ITEMS
-from zae_limiter.dynamodb.items import config_writes, configs, entity_items, keys, usage
+from zae_limiter.dynamodb.items import config_writes, configs, entity_items, keys
 from zae_limiter.dynamodb.items import transact_items as actions
 from zae_limiter.dynamodb.items.attributes import n
 from zae_limiter.dynamodb.items.batches import BatchPlan
 from zae_limiter.dynamodb.items.entity_items import EntityItems
-from zae_limiter.dynamodb.items.usage import OriginHour
+from zae_limiter.dynamodb.items.usage import day_row
+from zae_limiter.dynamodb.items.usage.day_row import OriginHour
 from zae_limiter.models.batch import MAX_CHANGES, ConfigBatch, LevelChange
 from zae_limiter.models.config import ConfigLevel, LevelConfig
 from zae_limiter.models.limit import MAX_LIMITS
@@ -82,8 +83,8 @@ def usage_rows():
     used = {f"limit{each}": (7, 3) for each in range(44)}
     hours = [OriginHour("31.origin", hour, used, 1) for hour in range(24)]
     shard_id = BUCKET_ID.shard(31)
-    yield actions.update(usage.store(shard_id, hours, 99))
-    yield actions.update(usage.announce(shard_id, 0, "31.origin", 99))
+    yield actions.update(day_row.store(shard_id, hours, 99))
+    yield actions.update(day_row.announce(shard_id, 0, "31.origin", 99))
 
 
 @pytest.mark.parametrize(

@@ -29,11 +29,12 @@ from zae_limiter.dynamodb.buckets.planned_slots import PlannedSlots
 from zae_limiter.dynamodb.buckets.planning import plan
 from zae_limiter.dynamodb.buckets.writes import PlannedWrite, WriteContext
 from zae_limiter.dynamodb.items import bucket as stored
-from zae_limiter.dynamodb.items import bucket_updates, hours
+from zae_limiter.dynamodb.items import bucket_updates
 from zae_limiter.dynamodb.items import transact_items as actions
 from zae_limiter.dynamodb.items.attributes import n, s
 from zae_limiter.dynamodb.items.bucket import EntityLink
 from zae_limiter.dynamodb.items.bucket_updates import WriteTrailer, bucket_update
+from zae_limiter.dynamodb.items.usage import hours
 from zae_limiter.dynamodb.sharding import transactions
 from zae_limiter.dynamodb.sharding.transactions import ShardMoves
 from zae_limiter.models.limit import CONCURRENT_PLACES, MAX_LIMITS

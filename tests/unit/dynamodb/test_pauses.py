@@ -19,7 +19,7 @@ from zae_limiter.dynamodb.buckets.planning import READ_FIRST, NothingToWrite, pl
 from zae_limiter.dynamodb.buckets.writes import WriteContext
 from zae_limiter.dynamodb.counters import Counters
 from zae_limiter.dynamodb.items.bucket import EntityLink, StoredBucket, paused_digest
-from zae_limiter.dynamodb.items.hours import HourState
+from zae_limiter.dynamodb.items.usage.hours import HourState
 from zae_limiter.dynamodb.rejection_cache import RejectionCache
 from zae_limiter.models.config import ConfigSource
 from zae_limiter.models.limit import Limit

@@ -14,7 +14,7 @@ from zae_limiter.dynamodb.buckets.changes import BucketChange
 from zae_limiter.dynamodb.buckets.planning import NothingToWrite, plan
 from zae_limiter.dynamodb.buckets.writes import WriteContext
 from zae_limiter.dynamodb.items.bucket import EntityLink, StoredBucket
-from zae_limiter.dynamodb.items.hours import HourState
+from zae_limiter.dynamodb.items.usage.hours import HourState
 
 SHARD = Shard(0, 2)
 WHOLE_RATES = dict(zip(IN_FORCE.keys, IN_FORCE.rates, strict=True))

@@ -12,7 +12,7 @@ from zae_limiter.dynamodb.buckets.outcomes import Rejected
 from zae_limiter.dynamodb.buckets.pending import PendingChange
 from zae_limiter.dynamodb.counters import Counters
 from zae_limiter.dynamodb.items.bucket import BucketId, StoredBucket
-from zae_limiter.dynamodb.items.hours import HourState
+from zae_limiter.dynamodb.items.usage.hours import HourState
 from zae_limiter.dynamodb.rejection_cache import Prospect, RejectionCache
 from zae_limiter.models.config import ConfigSource
 

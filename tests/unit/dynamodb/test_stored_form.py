@@ -15,10 +15,10 @@ from zae_limiter.dynamodb.items import (
     configs,
     entities,
     system,
-    usage,
 )
 from zae_limiter.dynamodb.items.attributes import decode_document, n, s
 from zae_limiter.dynamodb.items.bucket import BucketId, ShardId
+from zae_limiter.dynamodb.items.usage import day_row
 from zae_limiter.exceptions import RateLimiterUnavailable
 from zae_limiter.models.audit import AuditEvent
 from zae_limiter.models.config import ConfigLevel, LevelConfig, OnUnavailable
@@ -178,41 +178,41 @@ def test_both_records_of_a_namespace_read_back(status):
     ),
 )
 def test_hours_read_back(hour, used, admitted, tally):
-    stored_hour = usage.OriginHour("abc", hour, used, admitted, tally)
+    stored_hour = day_row.OriginHour("abc", hour, used, admitted, tally)
     shard_id = ShardId("ns", "user/1", "a/b.c", 3)
     for is_last in (True, False):
-        update = usage.store(shard_id, [stored_hour._replace(is_last=is_last)], 5)
+        update = day_row.store(shard_id, [stored_hour._replace(is_last=is_last)], 5)
         item = updated(update)
         assert is_plain(item)
-        assert usage.decode_row(stranger(item)) == (
-            usage.RowId(usage.day_of(hour), "user/1", "a/b.c", 3),
+        assert day_row.decode_row(stranger(item)) == (
+            day_row.RowId(day_row.day_of(hour), "user/1", "a/b.c", 3),
             {(hour, "abc"): stored_hour},
             frozenset() if is_last else frozenset({"abc"}),
         )
-        assert usage.is_stored(item, stored_hour)
-    assert usage.resource_of(item) == "a/b.c"
+        assert day_row.is_stored(item, stored_hour)
+    assert day_row.resource_of(item) == "a/b.c"
     assert update.action().get("ConditionExpression") is None
 
 
 def test_hours_with_different_limits_read_back_from_one_row():
     """A number means another limit in each of them: the names are found by their digest."""
     hours = [
-        usage.OriginHour("abc", 30, {"rpm": (1000, 0), "tpm": (2000, 0)}, 1),
-        usage.OriginHour("abc", 31, {"cpm": (3000, 500), "rpm": (4000, 0)}, 2, Tally(1)),
-        usage.OriginHour("abc", 32, {}, 0),
-        usage.OriginHour("abc", 33, {"tpm": (5000, 0), "rpm": (0, 0)}, 1, is_last=True),
+        day_row.OriginHour("abc", 30, {"rpm": (1000, 0), "tpm": (2000, 0)}, 1),
+        day_row.OriginHour("abc", 31, {"cpm": (3000, 500), "rpm": (4000, 0)}, 2, Tally(1)),
+        day_row.OriginHour("abc", 32, {}, 0),
+        day_row.OriginHour("abc", 33, {"tpm": (5000, 0), "rpm": (0, 0)}, 1, is_last=True),
     ]
     shard_id = ShardId("ns", "user", "api", 0)
-    together = updated(usage.store(shard_id, hours, 5))
+    together = updated(day_row.store(shard_id, hours, 5))
     alone = {}
     for each in reversed(hours):
-        alone |= updated(usage.store(shard_id, [each], 5))
+        alone |= updated(day_row.store(shard_id, [each], 5))
     read = {
         place: hour._replace(is_last=place[0] == 33)
-        for place, hour in usage.decode_row(together).hours.items()
+        for place, hour in day_row.decode_row(together).hours.items()
     }
     assert read == {(each.hour, "abc"): each for each in hours}
-    assert usage.decode_row(alone).hours == usage.decode_row(together).hours
+    assert day_row.decode_row(alone).hours == day_row.decode_row(together).hours
     assert sum(name.startswith("n_") for name in together) == 3
 
 
@@ -223,27 +223,27 @@ def test_the_text_of_a_store_is_that_of_its_update(is_last, count, returns_old):
     shard_id = ShardId("ns", 'a"b\\c ü%s', "api", 3)
     for origin in ("abc", "xyz"):  # the second one fills in the form of the first
         hours = [
-            usage.OriginHour(origin, hour, {"rpm": (hour, 0)}, 1, is_last=is_last)
+            day_row.OriginHour(origin, hour, {"rpm": (hour, 0)}, 1, is_last=is_last)
             for hour in range(count)
         ]
-        body = json.loads(usage.store_text("t", shard_id, hours, 5, returns_old=returns_old))
+        body = json.loads(day_row.store_text("t", shard_id, hours, 5, returns_old=returns_old))
         assert (body.pop("TableName"), body.pop("ReturnValues", None)) == (
             "t",
             "UPDATED_OLD" if returns_old else None,
         )
-        assert body == usage.store(shard_id, hours, 5).action()
+        assert body == day_row.store(shard_id, hours, 5).action()
 
 
 def test_an_announced_origin_is_open():
-    update = usage.announce(ShardId("ns", "user", "api", 0), 7, "abc", 5)
+    update = day_row.announce(ShardId("ns", "user", "api", 0), 7, "abc", 5)
     action = update.action()
     assert action["UpdateExpression"].count("if_not_exists") == 1
     (name,) = [
         short for short, name in action["ExpressionAttributeNames"].items() if name == "o_abc"
     ]
     assert f"{name}=if_not_exists({name},:" in action["UpdateExpression"]
-    assert usage.decode_row(updated(update)) == (
-        usage.RowId(7, "user", "api", 0),
+    assert day_row.decode_row(updated(update)) == (
+        day_row.RowId(7, "user", "api", 0),
         {},
         frozenset({"abc"}),
     )
@@ -251,30 +251,30 @@ def test_an_announced_origin_is_open():
 
 def test_a_late_credit_is_an_origin_of_its_own():
     used = {"rpm": (-3000, -1000), "rpm~0123": (-2000, 0)}
-    update = usage.late_credit(BucketId("ns", "user", "api"), 7, "65f.1", used, 5)
-    row = usage.decode_row(updated(update))
+    update = day_row.late_credit(BucketId("ns", "user", "api"), 7, "65f.1", used, 5)
+    row = day_row.decode_row(updated(update))
     assert row.hours[7, "65f.1"].used_milli == {"rpm": (-5000, -1000)}
     assert row.open_origins == frozenset(), "no bucket has it"
 
 
 def test_origins_add_up_in_whole_tokens():
     hours = [
-        usage.OriginHour("0.a", 7, {"rpm": (1500, 500), "tpm": (1000, 0)}, 2, Tally(1)),
-        usage.OriginHour("0.b", 7, {"rpm": (500, 500)}, 1),
+        day_row.OriginHour("0.a", 7, {"rpm": (1500, 500), "tpm": (1000, 0)}, 2, Tally(1)),
+        day_row.OriginHour("0.b", 7, {"rpm": (500, 500)}, 1),
     ]
-    assert usage.window_usage(7, hours) == WindowUsage(
+    assert day_row.window_usage(7, hours) == WindowUsage(
         7, {"rpm": 2, "tpm": 1}, 3, {"rpm": 1}, Tally(1)
     )
 
 
 def test_usage_expires_when_its_retention_ends():
-    assert usage.expires_s(0, 90) == 91 * 86400
+    assert day_row.expires_s(0, 90) == 91 * 86400
 
 
 @given(st.integers(-700_000, 2_900_000), st.integers(-700_000, 2_900_000))
 def test_days_sort_by_time(one, other):
-    assert (usage.day_key(one) < usage.day_key(other)) == (one < other)
+    assert (day_row.day_key(one) < day_row.day_key(other)) == (one < other)
 
 
 def test_the_ends_of_time_have_keys():
-    assert usage.day_key(-(10**12)) < "0003" < "9986" < usage.day_key(10**12)
+    assert day_row.day_key(-(10**12)) < "0003" < "9986" < day_row.day_key(10**12)

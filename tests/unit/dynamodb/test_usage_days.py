@@ -10,7 +10,7 @@ from zae_limiter._sync.engines.dynamodb.usage.reading import (
     UsageDays,
 )
 from zae_limiter.admission.tally import Tally
-from zae_limiter.dynamodb.items.usage import OriginHour, RowId, UsageRow
+from zae_limiter.dynamodb.items.usage.day_row import OriginHour, RowId, UsageRow
 
 EVER = HourRange(-100, 1000)
 

@@ -29,9 +29,9 @@ from zae_limiter.dynamodb.items.bucket_updates import (
     require_same,
     set_pause,
 )
-from zae_limiter.dynamodb.items.hour_updates import HourCounts, HourForm
-from zae_limiter.dynamodb.items.hours import TURN_MARK, new_origin
 from zae_limiter.dynamodb.items.update_expression import UpdateExpression
+from zae_limiter.dynamodb.items.usage.clauses import HourCounts, HourForm
+from zae_limiter.dynamodb.items.usage.hours import TURN_MARK, new_origin
 
 
 class CreatedBucket(NamedTuple):

@@ -10,9 +10,9 @@ from zae_limiter.admission.image import HOUR_MS
 from zae_limiter.admission.tally import NO_TALLY, Tally, largest
 from zae_limiter.dynamodb.buckets.cache import KnownBucket
 from zae_limiter.dynamodb.items.bucket import StoredBucket
-from zae_limiter.dynamodb.items.hour_updates import HourCounts, HourForm
-from zae_limiter.dynamodb.items.hours import TURN_MARK, decode_asked, encode_asked
-from zae_limiter.dynamodb.items.usage import OriginHour, day_of
+from zae_limiter.dynamodb.items.usage.clauses import HourCounts, HourForm
+from zae_limiter.dynamodb.items.usage.day_row import OriginHour, day_of
+from zae_limiter.dynamodb.items.usage.hours import TURN_MARK, decode_asked, encode_asked
 
 # How many writes of other clients since the hour began make it likely that they have turned it: the
 # chance of no write is e to the minus of that. A wrong guess costs one refused write either way.

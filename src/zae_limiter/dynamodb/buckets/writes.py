@@ -47,10 +47,10 @@ from zae_limiter.dynamodb.items.bucket_updates import (
     structural_write,
 )
 from zae_limiter.dynamodb.items.charge_template import TemplatedCharge
-from zae_limiter.dynamodb.items.hour_updates import HourCounts, HourForm
-from zae_limiter.dynamodb.items.hours import TURN_MARK, encode_asked, new_origin
 from zae_limiter.dynamodb.items.update_expression import UpdateExpression
-from zae_limiter.dynamodb.items.usage import OriginHour
+from zae_limiter.dynamodb.items.usage.clauses import HourCounts, HourForm
+from zae_limiter.dynamodb.items.usage.day_row import OriginHour
+from zae_limiter.dynamodb.items.usage.hours import TURN_MARK, encode_asked, new_origin
 from zae_limiter.dynamodb.version_record import DEFAULT_USAGE_DAYS
 
 NO_RATE = Rate(0, 0, 1)  # for moves that do not depend on the rate

@@ -28,7 +28,7 @@ ids of the writes before    w1 w2 w3    newest first. A write whose id the item 
                                         three other writes came between
 expires                     ttl         seconds
 
-The counts by the hour, admitted acquires among them, are described in ``items.hours``.
+The counts by the hour, admitted acquires among them, are described in ``items.usage.hours``.
 """
 
 from __future__ import annotations
@@ -55,9 +55,12 @@ from zae_limiter.admission.image import (
 from zae_limiter.admission.rate_text import rate_of, text_of
 from zae_limiter.admission.shards.tree import WHOLE, Shard, of_shard
 from zae_limiter.admission.windows import HoldName, QuotaState, Terms
-from zae_limiter.dynamodb.items import hours as item_hours
 from zae_limiter.dynamodb.items.attributes import Item, flag, n, s
-from zae_limiter.dynamodb.items.hours import (
+from zae_limiter.dynamodb.items.keys import BucketId as BucketId  # noqa: PLC0414 - exported
+from zae_limiter.dynamodb.items.keys import ShardId as ShardId  # noqa: PLC0414 - exported
+from zae_limiter.dynamodb.items.usage import hours as item_hours
+from zae_limiter.dynamodb.items.usage.day_row import OriginHour
+from zae_limiter.dynamodb.items.usage.hours import (
     ADMITTED,
     CHILDREN,
     CONCURRENT,
@@ -68,9 +71,6 @@ from zae_limiter.dynamodb.items.hours import (
     TURN_MARK,
     HourState,
 )
-from zae_limiter.dynamodb.items.keys import BucketId as BucketId  # noqa: PLC0414 - exported
-from zae_limiter.dynamodb.items.keys import ShardId as ShardId  # noqa: PLC0414 - exported
-from zae_limiter.dynamodb.items.usage import OriginHour
 from zae_limiter.exceptions import IncompatibleSchemaError
 from zae_limiter.models.timestamps import MILLI
 from zae_limiter.transport.errors import ServerFault

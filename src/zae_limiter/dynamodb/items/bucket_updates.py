@@ -19,10 +19,11 @@ from zae_limiter.admission.rebase import namesake
 from zae_limiter.admission.slots import SlotWrite
 from zae_limiter.admission.thresholds import Mark
 from zae_limiter.dynamodb.items import bucket as stored
-from zae_limiter.dynamodb.items import hour_updates
 from zae_limiter.dynamodb.items.attributes import Item, n, s
-from zae_limiter.dynamodb.items.hour_updates import HourCounts
-from zae_limiter.dynamodb.items.hours import (
+from zae_limiter.dynamodb.items.update_expression import UpdateExpression
+from zae_limiter.dynamodb.items.usage import clauses
+from zae_limiter.dynamodb.items.usage.clauses import HourCounts
+from zae_limiter.dynamodb.items.usage.hours import (
     ADMITTED,
     ASKED,
     HOUR,
@@ -31,7 +32,6 @@ from zae_limiter.dynamodb.items.hours import (
     encode_asked,
     finished_attributes,
 )
-from zae_limiter.dynamodb.items.update_expression import UpdateExpression
 
 
 @dataclass(slots=True)
@@ -284,7 +284,7 @@ def first_write(
     update.set_if_missing(ORIGIN, s(counts.origin))
     update.set_if_missing(HOUR, n(counts.hour))
     update.add(stored.WRITES, 1)
-    hour_updates.count_in_hour(update, counts, indexes)
+    clauses.count_in_hour(update, counts, indexes)
     write_slots(update, new_bucket.slot_writes, indexes)
     write_holds(update, new_bucket.hold_writes, indexes)
     if new_bucket.paused_until_ms is not None:
@@ -358,7 +358,7 @@ def structural_write(
         for name in stored.EARLIER_WRITE_IDS:
             update.remove(name)
     if counts is not None:
-        hour_updates.count(update, bucket, counts)
+        clauses.count(update, bucket, counts)
     return update
 
 
@@ -382,13 +382,13 @@ def _fold_hours(
     hours = bucket.hours
     update.require_equal(ORIGIN, s(hours.origin))
     update.require_equal(HOUR, n(hours.hour))
-    hour_updates.require_stored(update, hours.finished)
+    clauses.require_stored(update, hours.finished)
     if hours.finished is not None:
         for name in finished_attributes(hours):
             update.remove(name)
     for name in sorted(dropped):
         heir = namesake(name, target.limits)
-        hour_updates.free_index(
+        clauses.free_index(
             update,
             indexes[name],
             None if heir is None else indexes[heir],

@@ -29,8 +29,8 @@ from zae_limiter.dynamodb.items.bucket_updates import (
     write_holds,
     write_slots,
 )
-from zae_limiter.dynamodb.items.hour_updates import HourCounts, count, kind_of, values_of
 from zae_limiter.dynamodb.items.update_expression import UpdateExpression
+from zae_limiter.dynamodb.items.usage.clauses import HourCounts, count, kind_of, values_of
 
 MAX_TEMPLATES = 4096  # bounds memory; a kind is a set of limits and the branch of each
 _encode = json.JSONEncoder(separators=(",", ":")).encode

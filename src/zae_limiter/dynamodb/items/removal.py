@@ -10,12 +10,12 @@ from collections.abc import Iterable
 
 from zae_limiter import schema
 from zae_limiter.dynamodb.items import transact_items as actions
-from zae_limiter.dynamodb.items import usage
 from zae_limiter.dynamodb.items.attributes import Item, text
 from zae_limiter.dynamodb.items.bucket import GENERATION, SHARDS, WRITES, ShardId
-from zae_limiter.dynamodb.items.hours import ORIGIN, counted_hours
 from zae_limiter.dynamodb.items.transact_items import Action
-from zae_limiter.dynamodb.items.usage import OriginHour, day_of
+from zae_limiter.dynamodb.items.usage import day_row
+from zae_limiter.dynamodb.items.usage.day_row import OriginHour, day_of
+from zae_limiter.dynamodb.items.usage.hours import ORIGIN, counted_hours
 
 MAX_ROWS = 2  # usage rows of one item: its running hour may be of another day than the finished
 
@@ -44,7 +44,7 @@ def stored_hours(items: Iterable[Item], retention_days: int) -> list[Action]:
                 last = origin_hour._replace(is_last=True)
                 rows.setdefault((shard_id, day_of(origin_hour.hour)), []).append(last)
     return [
-        actions.update(usage.store(shard_id, origin_hours, retention_days))
+        actions.update(day_row.store(shard_id, origin_hours, retention_days))
         for (shard_id, _), origin_hours in rows.items()
     ]
 

@@ -22,7 +22,7 @@ from zae_limiter.admission.slots import SlotWrite
 from zae_limiter.dynamodb.buckets.cache import FreshBucket
 from zae_limiter.dynamodb.buckets.turning import BegunHour, Counted, hour_counts, is_over, turn_of
 from zae_limiter.dynamodb.items import bucket as stored
-from zae_limiter.dynamodb.items import hour_updates, keys, removal
+from zae_limiter.dynamodb.items import keys, removal
 from zae_limiter.dynamodb.items import transact_items as actions
 from zae_limiter.dynamodb.items.attributes import Item, n, s, text
 from zae_limiter.dynamodb.items.bucket_updates import (
@@ -34,11 +34,12 @@ from zae_limiter.dynamodb.items.bucket_updates import (
     write_holds,
     write_slots,
 )
-from zae_limiter.dynamodb.items.hours import ADMITTED, HOUR, ORIGIN, TURN_MARK, new_origin
 from zae_limiter.dynamodb.items.keys import Key
 from zae_limiter.dynamodb.items.transact_items import Action
 from zae_limiter.dynamodb.items.update_expression import UpdateExpression
-from zae_limiter.dynamodb.items.usage import OriginHour
+from zae_limiter.dynamodb.items.usage import clauses
+from zae_limiter.dynamodb.items.usage.day_row import OriginHour
+from zae_limiter.dynamodb.items.usage.hours import ADMITTED, HOUR, ORIGIN, TURN_MARK, new_origin
 
 NOTHING: Mapping[str, int] = MappingProxyType({})
 _COPIED = (stored.DIGEST, stored.NOT_BEFORE, stored.VERSION, stored.CASCADE, stored.PARENT)
@@ -182,7 +183,7 @@ def gather(
         update = bucket_update(part.key, part.moves, trailer)
         require_same(update, bucket)
         if counts is not None:
-            hour_updates.count(update, bucket, counts)
+            clauses.count(update, bucket, counts)
         if part.slot_writes:
             write_slots(update, part.slot_writes, bucket.hours.indexes)
             require_life(update, bucket)  # the answer does not show which one it was

@@ -8,9 +8,10 @@ import pytest
 from tests.integration.dynamodb.ports.world import NS, Raw
 from tests.support.dynamodb.streams import stream_records
 from tests.support.dynamodb.usage_rows import bucket_with_hours
-from zae_limiter.dynamodb.items import hours, keys, usage
+from zae_limiter.dynamodb.items import keys
 from zae_limiter.dynamodb.items.bucket import BucketId
-from zae_limiter.dynamodb.items.usage import OriginHour
+from zae_limiter.dynamodb.items.usage import day_row, hours
+from zae_limiter.dynamodb.items.usage.day_row import OriginHour
 from zae_limiter_aggregator import handler
 
 USERS = [BucketId(NS, f"user-{number}", "api") for number in range(5)]
@@ -57,7 +58,7 @@ def charge(raw, user, used):
 
 def rows(raw):
     """Return what is stored, by entity and hour."""
-    found = [usage.decode_row(item) for item in raw.all() if "#USAGE#" in item["SK"]["S"]]
+    found = [day_row.decode_row(item) for item in raw.all() if "#USAGE#" in item["SK"]["S"]]
     return {
         (row.id.entity_id, hour): {origin: value}
         for row in found

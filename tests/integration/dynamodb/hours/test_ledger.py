@@ -35,8 +35,8 @@ from tests.support.dynamodb.usage_ledger import (
 from zae_limiter._async.engines.dynamodb.open import open_dynamodb
 from zae_limiter._sync.engines.dynamodb.client import DynamoClient
 from zae_limiter._sync.engines.dynamodb.provisioning import make_table, remove_table
-from zae_limiter.dynamodb.items import usage
 from zae_limiter.dynamodb.items.keys import ShardId
+from zae_limiter.dynamodb.items.usage import day_row
 from zae_limiter.settings import Settings
 from zae_limiter.store_url import parse_url
 
@@ -105,7 +105,7 @@ class OnServer:
     def has_row(self, fleet, entity, hour):
         """Whether the day of an hour is announced, or one of its hours stored."""
         shard_id = ShardId(fleet.repos[0].namespace_id, entity, API, 0)
-        key = usage.row_key(shard_id, usage.day_of(hour))
+        key = day_row.row_key(shard_id, day_row.day_of(hour))
         body = {"Key": key.attributes, "ConsistentRead": True}
         return "Item" in self.client.call("GetItem", body)
 

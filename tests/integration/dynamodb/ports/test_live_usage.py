@@ -6,9 +6,9 @@ from tests.integration.dynamodb.ports.test_usage import register
 from tests.integration.dynamodb.ports.world import NOW_MS, NS
 from tests.support.dynamodb.usage_rows import bucket_with_hours
 from zae_limiter.admission.image import HOUR_MS
-from zae_limiter.dynamodb.items import hours, usage
 from zae_limiter.dynamodb.items.bucket import BucketId
-from zae_limiter.dynamodb.items.usage import OriginHour
+from zae_limiter.dynamodb.items.usage import day_row, hours
+from zae_limiter.dynamodb.items.usage.day_row import OriginHour
 from zae_limiter.usage.report import UsageQuery
 
 HOUR = NOW_MS // HOUR_MS
@@ -43,15 +43,15 @@ def counted(origin, hour, tokens, admitted=1):
 @pytest.mark.parametrize("subject", SUBJECTS)
 async def test_an_announced_hour_is_read_from_its_bucket(ports, raw, write, subject):
     raw.put(bucket_with_hours(USER, "a", HOUR + 5, 7, finished=(HOUR + 2, 3)))
-    write(usage.announce(USER.shard(0), DAY, "a", KEPT_DAYS))
+    write(day_row.announce(USER.shard(0), DAY, "a", KEPT_DAYS))
     assert await used(ports, subject) == {2: 3, 5: 7}
 
 
 @pytest.mark.parametrize("subject", [("user", "api"), ("user", None)])
 async def test_usage_of_an_entity_needs_no_announcement(ports, raw, write, subject):
     raw.put(bucket_with_hours(USER, "a", HOUR + 5, 7, finished=(HOUR + 2, 3)))
-    write(usage.store(USER.shard(0), [counted("a", HOUR + 1, 2)], KEPT_DAYS))
-    write(usage.store(USER.shard(0), [counted("b", HOUR + 2, 10)], KEPT_DAYS))
+    write(day_row.store(USER.shard(0), [counted("a", HOUR + 1, 2)], KEPT_DAYS))
+    write(day_row.store(USER.shard(0), [counted("b", HOUR + 2, 10)], KEPT_DAYS))
     assert await used(ports, subject) == {1: 2, 2: 13, 5: 7}
 
 
@@ -61,8 +61,8 @@ async def test_all_shards_are_added_up(ports, raw, write, subject):
         origin = f"x{number}"
         item = bucket_with_hours(USER, origin, HOUR + 1, 10 + number, shard=number, shards=shards)
         raw.put(item)
-        write(usage.announce(USER.shard(number), DAY, origin, KEPT_DAYS))
-    write(usage.store(USER.shard(3), [counted("gone", HOUR + 1, 100)], KEPT_DAYS))
+        write(day_row.announce(USER.shard(number), DAY, origin, KEPT_DAYS))
+    write(day_row.store(USER.shard(3), [counted("gone", HOUR + 1, 100)], KEPT_DAYS))
     assert await used(ports, subject) == {1: 133}
 
 
@@ -70,28 +70,28 @@ async def test_all_shards_are_added_up(ports, raw, write, subject):
 async def test_a_stored_hour_is_final(ports, raw, write, subject):
     """The bucket has turned since, or holds the same hour until it is cleared."""
     raw.put(bucket_with_hours(USER, "a", HOUR + 5, 7, finished=(HOUR + 2, 3)))
-    write(usage.store(USER.shard(0), [counted("a", HOUR + 2, 3)], KEPT_DAYS))
-    write(usage.announce(USER.shard(0), DAY, "a", KEPT_DAYS))
+    write(day_row.store(USER.shard(0), [counted("a", HOUR + 2, 3)], KEPT_DAYS))
+    write(day_row.announce(USER.shard(0), DAY, "a", KEPT_DAYS))
     assert await used(ports, subject) == {2: 3, 5: 7}
 
 
 @pytest.mark.parametrize("subject", SUBJECTS)
 async def test_an_hour_of_another_life_of_the_bucket_is_not_counted(ports, raw, write, subject):
     raw.put(bucket_with_hours(USER, "new", HOUR + 2, 7))
-    write(usage.announce(USER.shard(0), DAY, "old", KEPT_DAYS))
-    write(usage.announce(USER.shard(0), DAY, "new", KEPT_DAYS))
+    write(day_row.announce(USER.shard(0), DAY, "old", KEPT_DAYS))
+    write(day_row.announce(USER.shard(0), DAY, "new", KEPT_DAYS))
     assert await used(ports, subject) == {2: 7}
 
 
 @pytest.mark.parametrize("subject", SUBJECTS)
 async def test_an_announced_hour_without_a_bucket_is_nothing(ports, write, subject):
-    write(usage.announce(USER.shard(0), DAY, "a", KEPT_DAYS))
+    write(day_row.announce(USER.shard(0), DAY, "a", KEPT_DAYS))
     assert await used(ports, subject) == {}
 
 
 @pytest.mark.parametrize("subject", SUBJECTS)
 async def test_a_late_credit_makes_an_hour_negative(ports, write, subject):
-    write(usage.late_credit(USER, HOUR + 3, "65f.1", {"rpm": (-5000, 0)}, KEPT_DAYS))
+    write(day_row.late_credit(USER, HOUR + 3, "65f.1", {"rpm": (-5000, 0)}, KEPT_DAYS))
     assert await used(ports, subject) == {3: -5}
 
 
@@ -103,13 +103,13 @@ async def test_an_hour_that_is_stored_during_the_query_is_counted_once(
     """Before one of the reads it is stored and cleared."""
     item = bucket_with_hours(USER, "a", HOUR + 5, 7, finished=(HOUR + 2, 3))
     raw.put(item)
-    write(usage.announce(USER.shard(0), DAY, "a", KEPT_DAYS))
+    write(day_row.announce(USER.shard(0), DAY, "a", KEPT_DAYS))
     reads = iter(range(100))
 
     def end_hour(exchange):
         # Queries of an index come side by side: they are not counted.
         if "IndexName" not in exchange.body and next(reads) == read:
-            write(usage.store(USER.shard(0), [hours.finished_hour(item)], KEPT_DAYS))
+            write(day_row.store(USER.shard(0), [hours.finished_hour(item)], KEPT_DAYS))
             write(hours.clear({name: item[name] for name in ("PK", "SK")}, hours.decode(item)))
         return False
 

@@ -11,9 +11,10 @@ from zae_limiter.admission.image import HOUR_MS
 from zae_limiter.admission.tally import Tally
 from zae_limiter.admission.usage import BucketHour, WindowUsage
 from zae_limiter.dynamodb.items import bucket as bucket_item
-from zae_limiter.dynamodb.items import registries, usage
+from zae_limiter.dynamodb.items import registries
 from zae_limiter.dynamodb.items.attributes import n, s
 from zae_limiter.dynamodb.items.keys import ShardId
+from zae_limiter.dynamodb.items.usage import day_row
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.schema import PARTITIONS, partition_of
 from zae_limiter.usage.report import UsageQuery, page_of
@@ -64,14 +65,14 @@ async def test_a_day_is_one_flat_item(raw, ports):
         WindowUsage(FIRST + 15, {"rpm": 4}, 0),
     ]
     store(raw, [BucketHour("user", "gpt-4", each) for each in hours])
-    key = usage.row_key(ShardId(NS, "user", "gpt-4", 0), FIRST // 24)
+    key = day_row.row_key(ShardId(NS, "user", "gpt-4", 0), FIRST // 24)
     assert key == ("ns-1/ENTITY#user", "#USAGE#gpt-4#2026-01-01#0")
     assert raw.get(key) == {
         **key.attributes,
         "GSI2PK": s(f"ns-1/RESOURCE#gpt-4#{partition_of('user')}"),
         "GSI2SK": s("USAGE#2026-01-01#user"),
         "GSI4PK": s(f"ns-1/ALL#{partition_of('user')}"),
-        "ttl": n(usage.expires_s(FIRST // 24, 30_000)),
+        "ttl": n(day_row.expires_s(FIRST // 24, 30_000)),
         "o_test": s("closed"),
         "13_test": s('["r7wwJ0S_",7,[3000,-20000]]'),
         "14_test": s('["6mn519MQ",2,[2000],[1000],4,1,2,{"rpm":90}]'),

@@ -46,8 +46,8 @@ from zae_limiter.dynamodb.counters import Counters
 from zae_limiter.dynamodb.items import bucket as bucket_item
 from zae_limiter.dynamodb.items.attributes import Item
 from zae_limiter.dynamodb.items.bucket import EntityLink, ShardId, StoredBucket, new_write_id
-from zae_limiter.dynamodb.items.hours import still_holds_finished
-from zae_limiter.dynamodb.items.usage import by_usage_name
+from zae_limiter.dynamodb.items.usage.day_row import by_usage_name
+from zae_limiter.dynamodb.items.usage.hours import still_holds_finished
 from zae_limiter.dynamodb.sharding.throttling import ThrottledItems
 from zae_limiter.exceptions import RateLimiterUnavailable, ZAELimiterError
 from zae_limiter.transport.errors import (

@@ -34,9 +34,9 @@ from zae_limiter.dynamodb.counters import Counters
 from zae_limiter.dynamodb.items.bucket import BucketId, decode, new_write_id, shows_write
 from zae_limiter.dynamodb.items.bucket import key as key_of
 from zae_limiter.dynamodb.items.bucket_updates import WriteTrailer, bucket_update, require_same
-from zae_limiter.dynamodb.items.hours import TURN_MARK
 from zae_limiter.dynamodb.items.keys import Key
 from zae_limiter.dynamodb.items.transact_items import Action
+from zae_limiter.dynamodb.items.usage.hours import TURN_MARK
 from zae_limiter.dynamodb.sharding import transactions
 from zae_limiter.dynamodb.sharding.known_shards import KnownShards, rejection
 from zae_limiter.dynamodb.sharding.transactions import Gathering, ShardMoves

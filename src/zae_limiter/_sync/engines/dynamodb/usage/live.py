@@ -12,11 +12,12 @@ from zae_limiter._sync.engines.dynamodb.client import DynamoClient
 from zae_limiter._sync.engines.dynamodb.requests import Query, batch_get
 from zae_limiter.admission.shards.tree import Shard, live
 from zae_limiter.dynamodb.items import bucket as bucket_item
-from zae_limiter.dynamodb.items import hours, keys, usage
+from zae_limiter.dynamodb.items import keys
 from zae_limiter.dynamodb.items.attributes import Item, integer, s
 from zae_limiter.dynamodb.items.bucket import BucketId, ShardId
 from zae_limiter.dynamodb.items.keys import Key
-from zae_limiter.dynamodb.items.usage import OriginHour, RowId, UsageRow
+from zae_limiter.dynamodb.items.usage import day_row, hours
+from zae_limiter.dynamodb.items.usage.day_row import OriginHour, RowId, UsageRow
 from zae_limiter.exceptions import RateLimiterUnavailable
 
 MAX_ROUNDS = 12  # each round finds shards that split off the last ones: 2^12 are enough
@@ -34,7 +35,7 @@ class LiveHours(NamedTuple):
         """Add the hours that an item holds."""
         for origin_hour in hours.counted_hours(item):
             origin, hour = origin_hour.origin, origin_hour.hour
-            row_id = RowId(usage.day_of(hour), *shard_id[1:])
+            row_id = RowId(day_row.day_of(hour), *shard_id[1:])
             self.by_row.setdefault(row_id, {})[hour, origin] = origin_hour
             self.origins.add(origin)
 
@@ -105,7 +106,7 @@ def resolve(
         if (item := items.get(keys.bucket(*shard_id))) is not None:
             found.add(shard_id, item)
     stored = batch_get(client, [row.id.key(namespace_id) for row in unread], consistent=True)
-    again = {row.id: row for row in map(usage.decode_row, stored.values())}
+    again = {row.id: row for row in map(day_row.decode_row, stored.values())}
     return [
         _with_later(row, again.get(row.id, row), found.by_row.get(row.id, {}))
         if row.id in shard_ids

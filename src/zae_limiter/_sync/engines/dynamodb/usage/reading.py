@@ -19,10 +19,11 @@ from zae_limiter._sync.engines.dynamodb.requests import MAX_KEYS, Query, batch_g
 from zae_limiter._sync.engines.dynamodb.usage import live
 from zae_limiter._sync.engines.dynamodb.usage.live import LiveHours
 from zae_limiter.admission.usage import BucketHour
-from zae_limiter.dynamodb.items import keys, registries, usage
+from zae_limiter.dynamodb.items import keys, registries
 from zae_limiter.dynamodb.items.attributes import Item, s, text
 from zae_limiter.dynamodb.items.keys import Key
-from zae_limiter.dynamodb.items.usage import OriginHour, RowId, UsageRow, day_key, day_of
+from zae_limiter.dynamodb.items.usage import day_row
+from zae_limiter.dynamodb.items.usage.day_row import OriginHour, RowId, UsageRow, day_key, day_of
 
 RESOURCE_PAGE = 4  # rows per query while looking for resources: about 4 KB, one read unit
 MAX_QUERY_PAGE = 1000  # rows or keys of one Query, whose answer has at most 1 MB
@@ -89,11 +90,11 @@ class EntityRows:
         self._count = min(hours.wanted, MAX_QUERY_PAGE)
 
     def take(self) -> list[UsageRow]:
-        return [usage.decode_row(item) for item in self._merged.take(self._count)]
+        return [day_row.decode_row(item) for item in self._merged.take(self._count)]
 
 
 def _day_in_key(item: Item) -> str:
-    return text(item["SK"]).split(usage.DELIMITER)[3]
+    return text(item["SK"]).split(day_row.DELIMITER)[3]
 
 
 class WantedDays(Protocol):
@@ -141,7 +142,7 @@ class ResourceRows:
         while indexed := self._keys():
             items = batch_get(self._client, indexed, consistent=True)
             if items:  # rows may have expired since they were indexed
-                return [usage.decode_row(items[key]) for key in indexed if key in items]
+                return [day_row.decode_row(items[key]) for key in indexed if key in items]
         return []
 
     def _keys(self) -> list[Key]:
@@ -153,7 +154,7 @@ class ResourceRows:
             found = [Key.of(entry) for entry in entries]
             if wanted is not None:
                 row_ids = [RowId.of(key) for key in found]
-                if wanted.is_complete(row_ids[0].day * usage.DAY):
+                if wanted.is_complete(row_ids[0].day * day_row.DAY):
                     return []
                 found = [
                     key
@@ -185,7 +186,7 @@ class UsageDays:
     @property
     def next_hour(self) -> int:
         """The hour before which all hours have been returned."""
-        return self._held[0].id.day * usage.DAY if self._held else self._range.end
+        return self._held[0].id.day * day_row.DAY if self._held else self._range.end
 
     def next(self) -> list[BucketHour]:
         """Return the next hours that have counts; an empty list at the end."""
@@ -230,7 +231,7 @@ def _bucket_hours(rows: Iterable[UsageRow], hours: HourRange) -> list[BucketHour
             if hours.first <= hour < hours.end:
                 of_bucket.setdefault(hour, []).append(origin_hour)
     counted = [
-        BucketHour(entity_id, resource, usage.window_usage(hour, of_bucket[hour]))
+        BucketHour(entity_id, resource, day_row.window_usage(hour, of_bucket[hour]))
         for (_, entity_id, resource), of_bucket in sorted(by_bucket.items())
         for hour in sorted(of_bucket)
     ]
@@ -286,7 +287,7 @@ def _used_resources(client: DynamoClient, partition: str) -> list[str]:
             {":pk": s(partition), ":after": s(after), ":end": s(AFTER_ALL_USAGE)},
             page_size=RESOURCE_PAGE,
         )
-        resources |= dict.fromkeys(usage.resource_of(item) for item in query.page())
+        resources |= dict.fromkeys(day_row.resource_of(item) for item in query.page())
         if query.is_over:
             return list(resources)
         after = schema.sk_usage(list(resources)[-1], AFTER_ALL)

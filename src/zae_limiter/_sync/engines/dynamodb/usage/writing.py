@@ -10,10 +10,10 @@ from functools import partial
 from zae_limiter._sync.engines.dynamodb.context import TableContext
 from zae_limiter.concurrency.bounded import BoundedDict
 from zae_limiter.dynamodb.buckets.turning import BegunHour
-from zae_limiter.dynamodb.items import usage
 from zae_limiter.dynamodb.items.bucket import BucketId, ShardId
 from zae_limiter.dynamodb.items.update_expression import UpdateExpression
-from zae_limiter.dynamodb.items.usage import OriginHour
+from zae_limiter.dynamodb.items.usage import day_row
+from zae_limiter.dynamodb.items.usage.day_row import OriginHour
 from zae_limiter.exceptions import ZAELimiterError
 from zae_limiter.quiet_logging import quiet_logger
 from zae_limiter.transport.calls import Deadline
@@ -51,7 +51,7 @@ class UsageRows:
         stored = (origin_hour.origin, origin_hour.hour)
         if stored in self._stored:
             return False
-        body = usage.store_text(
+        body = day_row.store_text(
             self._client.table, shard_id, [origin_hour], self.kept_days, returns_old=True
         )
         try:
@@ -61,7 +61,7 @@ class UsageRows:
                 "the usage of an earlier hour could not be stored; try again", cause=error
             ) from error
         self._stored.put(stored, True)
-        return usage.is_stored(answer.get("Attributes", {}), origin_hour)
+        return day_row.is_stored(answer.get("Attributes", {}), origin_hour)
 
     def announce(self, shard_id: ShardId, begun: BegunHour) -> None:
         """Announce in the background the day that an hour begins in a bucket, if it begins one.
@@ -69,8 +69,8 @@ class UsageRows:
         Until then the day is hidden from queries of a whole resource, and from no others.
         """
         if self.kept_days and begun.is_first_of_day:
-            day = usage.day_of(begun.hour)
-            announced = usage.announce(shard_id, day, begun.origin, self.kept_days)
+            day = day_row.day_of(begun.hour)
+            announced = day_row.announce(shard_id, day, begun.origin, self.kept_days)
             self._table.later.add((shard_id, begun.origin, day), partial(self._write, announced))
 
     def credit_late(
@@ -82,7 +82,7 @@ class UsageRows:
         deadline: Deadline,
     ) -> None:
         """Count a credit to a bucket that does not exist any more. Raises no outage."""
-        credit = usage.late_credit(bucket_id, hour, write_id, amounts_milli, self.kept_days)
+        credit = day_row.late_credit(bucket_id, hour, write_id, amounts_milli, self.kept_days)
         try:
             self._write(credit, deadline)
         except ZAELimiterError:

@@ -4,7 +4,7 @@
     GSI2                   {ns}/RESOURCE#{resource}#{k}      USAGE#{day}#{entity}
 
 Days sort by time under either key, so a span of time is a range of keys. An origin is one life of
-one bucket item (``items.hours``).
+one bucket item (``items.usage.hours``).
 
 an origin           o_{origin}       ``open`` while the bucket item may hold hours of this day, then
                                      ``closed``: the row has all of them

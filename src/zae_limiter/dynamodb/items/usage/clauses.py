@@ -14,7 +14,8 @@ from typing import NamedTuple
 from zae_limiter.admission.tally import NO_TALLY, Tally
 from zae_limiter.dynamodb.items import bucket as stored
 from zae_limiter.dynamodb.items.attributes import s
-from zae_limiter.dynamodb.items.hours import (
+from zae_limiter.dynamodb.items.update_expression import UpdateExpression
+from zae_limiter.dynamodb.items.usage.hours import (
     ADMITTED,
     ASKED,
     BEGAN,
@@ -35,7 +36,6 @@ from zae_limiter.dynamodb.items.hours import (
     SHADOWED,
     WAITED,
 )
-from zae_limiter.dynamodb.items.update_expression import UpdateExpression
 
 
 class HourForm(IntEnum):

@@ -33,7 +33,7 @@ from zae_limiter.admission.in_force import plain_name
 from zae_limiter.admission.tally import NO_ASKED, NO_TALLY, Tally
 from zae_limiter.dynamodb.items.attributes import Item, integer, n, optional_integer, s, text
 from zae_limiter.dynamodb.items.update_expression import UpdateExpression
-from zae_limiter.dynamodb.items.usage import OriginHour, day_of
+from zae_limiter.dynamodb.items.usage.day_row import OriginHour, day_of
 from zae_limiter.exceptions import IncompatibleSchemaError
 from zae_limiter.naming import usage_name
 
