@@ -33,6 +33,7 @@ from zae_limiter._sync.engines.dynamodb.client import DynamoClient
 from zae_limiter.dynamodb.items.attributes import Item
 from zae_limiter.transport.errors import ConditionFailed
 
+LATER = "requests twice, a second later"
 PEACE_S = 1.0
 FROZEN_S = 5.0
 FAKETIME = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1"
@@ -81,6 +82,7 @@ class Fault:
     subjects: tuple[str, ...]
     elsewhere: str = "does not apply"
     has_offsets: bool = False
+    is_promised: bool = True  # otherwise the figures are stated, and no promise is broken
     obeys_permissions: bool = False  # processes of root do not, unless they give up that right
     needs: Callable[[], str | None] = lambda: None  # why it cannot be made on this machine
 
@@ -182,7 +184,12 @@ def _removed(client: DynamoClient, key: Item, now_s: str) -> bool:
 
 
 def _on_the_way(
-    kind: Kind, part: float = 0.1, lasts_s: float = 0.8, only_first: bool = False
+    kind: Kind,
+    part: float = 0.1,
+    lasts_s: float = 0.8,
+    *,
+    only_first: bool = False,
+    delay_ms: float = 0,
 ) -> Strike:
     """Return a fault that befalls a part of the requests, in bursts."""
 
@@ -191,7 +198,8 @@ def _on_the_way(
         while scene.sleep(scene.chance.uniform(0.1, 0.5)):
             begin = now_ns()
             faults = [
-                each.fault(kind, when=lambda _: scene.chance.random() < part) for each in proxies
+                each.fault(kind, when=lambda _: scene.chance.random() < part, delay_ms=delay_ms)
+                for each in proxies
             ]
             try:
                 scene.sleep(lasts_s)
@@ -333,7 +341,14 @@ FAULTS = {
         Fault("kill -9 of the store", _restart, SERVERS, "has no server"),
         Fault(REMOVAL, _remove_expired, PROXIED, "removes expired buckets itself"),
         Fault("lost answers", _LOSE, PROXIED, "is not reached by HTTP"),
-        Fault("requests twice", _on_the_way("twice"), PROXIED, "is not reached by HTTP"),
+        Fault("requests twice", _on_the_way("doubled"), PROXIED, "is not reached by HTTP"),
+        Fault(
+            LATER,
+            _on_the_way("again", delay_ms=1000),
+            PROXIED,
+            "is not reached by HTTP",
+            is_promised=False,
+        ),
         Fault("throttling", _on_the_way("throttle", 0.5), PROXIED, "is not throttled"),
         Fault("5xx before", _on_the_way("error_before", 0.3), PROXIED, "is not reached by HTTP"),
         Fault("5xx after", _on_the_way("error_after", 0.2), PROXIED, "is not reached by HTTP"),

@@ -31,7 +31,7 @@ from zae_limiter.dynamodb.buckets.changes import BucketChange
 from zae_limiter.dynamodb.buckets.planning import ReadFirst, plan
 from zae_limiter.dynamodb.buckets.writes import PlannedWrite, WriteContext
 from zae_limiter.dynamodb.items.bucket import BucketId, EntityLink, StoredBucket
-from zae_limiter.dynamodb.items.hours import HourState
+from zae_limiter.dynamodb.items.usage.hours import HourState
 from zae_limiter.models.timestamps import MILLI
 
 KEY, LIFE, DIGEST = "tokens", "life", "digest"

@@ -130,6 +130,8 @@ class Connection:
             fault = None
         if fault is None:
             return await self._forward(request, exchange)
+        if fault.kind == "doubled":
+            return await self._forward_doubled(request, exchange)
         if fault.kind == "again":
             answer = await self._forward(request, exchange)
             exchange.raw_answer = b""  # until the second delivery has been answered, too
@@ -149,6 +151,22 @@ class Connection:
             return await asyncio.wait_for(_ask(store, request, exchange), self._link.idle_s)
         except OSError:  # includes the TimeoutError of an idle connection
             return None
+
+    async def _forward_doubled(self, request: Message, exchange: Exchange) -> Message | None:
+        """The store's answer to the copy, which is sent beside the request itself."""
+        try:
+            store = await self._link.connect()
+        except OSError:
+            return None
+        try:
+            answers = await asyncio.gather(
+                _ask(store, request, exchange), self._forward(request, exchange)
+            )
+        except OSError:
+            return None
+        finally:
+            store[1].close()
+        return answers[0]
 
     async def _connected(self) -> Stream:
         if self._store is not None and self._store[0].at_eof():
