@@ -3,8 +3,7 @@
 **Excess.** In every window, what was admitted, and the debts that were written before the last
 admission, less what may have been given back in it, is at most capacity + refill. An admission
 counts if it lies in the window as a whole: otherwise it may have happened outside of it. A caller
-that has left may have taken tokens before the window and given them back in it. Where callers wait,
-those behind it move up: what it gave back comes on top, even if it took it in the same window.
+that has left may have taken tokens before the window and given them back in it.
 
 **Shortfall.** A rejection is wrong if every limit of its bucket had the amount at every moment of
 its interval, counting all that others may have taken by then, and only what was surely given back.
@@ -106,7 +105,7 @@ def excess(history: History, terms: Sequence[Terms]) -> Excess:
         Credit(each.before, each.after + late_ns, each.amount, -_NEVER)
         for each in amounts(changes, series, (WRITTEN, UNKNOWN), -1)
     ] + [
-        Credit(each.before, each.after + late_ns, each.amount, -_NEVER if late_ns else each.before)
+        Credit(each.before, each.after + late_ns, each.amount, each.before)
         for each in amounts(history.decisions, series, (CANCELLED,), 1)
     ]
     return _worst_window(series, Refill(terms, max), granted, debts, returned)

@@ -297,7 +297,7 @@ def test_only_callers_behind_a_cancelled_one_move_up():
         line.add(sleepers[-1])
     assert [each.due_ms - NOW_MS for each in sleepers] == [200, 400, 600]
     line.remove(sleepers[1])
-    line.note_credit(sleepers[1].reservation)
+    line.note_credit(sleepers[1].reservation, 1)
     move_all(line)
     assert [each.due_ms - NOW_MS for each in sleepers] == [200, 400, 400]
 

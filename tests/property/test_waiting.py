@@ -280,9 +280,16 @@ class LetsEverythingThrough(Fleet):
 
 
 class CountsCreditsTwice(Client):
-    def credited(self, withdrawn):
-        super().credited(withdrawn)
-        super().credited(withdrawn)
+    def credited(self, withdrawn, number):
+        super().credited(withdrawn, number)
+        super().credited(withdrawn, number)
+
+
+class ForgetsCreditsOnTheirWay(Client):
+    """Takes each caller for one that joined before all credits."""
+
+    def after_credit(self):
+        return 0
 
 
 class DelayedByChargesBehind(Client):
@@ -311,6 +318,7 @@ DEFECTS = [
     (ForgetsPauses, PAUSED["one that is made longer"], check_pause),
     (LetsEverythingThrough, CALM["eight clients"], check_entries),
     (CountsCreditsTwice, TROUBLED["a slow network"], check_tokens_ahead),
+    (ForgetsCreditsOnTheirWay, TROUBLED["large cancels"], check_tokens_ahead),
     (DelayedByChargesBehind, CALM["a slow network"], check_entries),
     (MovesDuesIntoThePast, TROUBLED["cancels"], check_bound),
     (NeverLapses, TROUBLED["stops"], check_bound),

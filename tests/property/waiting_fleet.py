@@ -36,6 +36,7 @@ from zae_limiter.waiting.line import Sleeper, WaitingLine
 
 START_MS = 1_800_000_000_000
 STOP_MS = 20_000
+NOTED_MS = (0, 0, 1, 20)  # until a caller that has left notes its credit
 MOVING_MS = (0, 0, 0, 5, 300)  # until a caller comes to the next step of moving dues
 
 
@@ -77,6 +78,7 @@ class Caller:
         self.due_ms = 0  # when it has entered
         self.outcome: str | None = None  # entered, rejected, cancelled, late
         self.is_cancelled = False
+        self.credit = 0  # the number of its credit among those of its client
         self.lapses = 0
         self.turned_away_ms = 0  # when it has learned of a pause that it waits for
 
@@ -109,7 +111,7 @@ class Client:
         self.cached: BucketImage | None = None
         self.line = WaitingLine(now_s=lambda: fleet.now_ms / 1000, step=3)
         self.is_writing = self.is_dead = self.moves_dues = False
-        self.stopped_until_ms = 0
+        self.stopped_until_ms = self.sent_credits = 0
 
     def at(self, moment_ms: int, call: Callable[[], None]) -> None:
         """Run a call later, unless the process is dead by then; not while it is stopped."""
@@ -219,8 +221,7 @@ class Client:
         changes += [self.fleet.charge(each) for each in sent.callers]
         outcomes = applied_outcomes(changes, Shown(image), sent.stamp_ms)  # type: ignore[arg-type]
         for caller in sent.credits:
-            assert caller.reservation is not None
-            self.credited(caller.reservation)
+            self.at(self.fleet.now_ms + self.fleet.chance.choice(NOTED_MS), self._noting(caller))
         for caller, outcome in zip(sent.callers, outcomes[len(sent.credits) :], strict=True):
             assert outcome.reservation is not None
             caller.reservation = self.placed(outcome.reservation)
@@ -230,6 +231,7 @@ class Client:
                 continue
             caller.sleeper = Sleeper("bucket", caller.reservation)
             caller.sleeper.waiter = caller
+            caller.sleeper.after_credit = self.after_credit()
             self.line.add(caller.sleeper)
             caller.wake()
         self.move_dues()
@@ -289,14 +291,30 @@ class Client:
             self.line.remove(caller.sleeper)
             caller.sleeper = None
         self.fleet.decide(caller, outcome)
+        self.sent_credits += 1
+        caller.credit = self.sent_credits
         self.credits.append(caller)
         self.write()
 
+    def _noting(self, caller: Caller) -> Callable[[], None]:
+        """Return the note of a credit, which is made a little after its answer."""
+
+        def note() -> None:
+            assert caller.reservation is not None
+            self.credited(caller.reservation, caller.credit)
+            self.move_dues()
+
+        return note
+
     # --- guards
 
-    def credited(self, withdrawn: Reservation) -> None:
+    def credited(self, withdrawn: Reservation, number: int) -> None:
         """Tell the line of a credit, once."""
-        self.line.note_credit(withdrawn)
+        self.line.note_credit(withdrawn, number)
+
+    def after_credit(self) -> int:
+        """Return the number of the last credit that was sent."""
+        return self.sent_credits
 
     def placed(self, reservation: Reservation) -> Reservation:
         """Return the reservation of a caller, without the charges behind it in its write."""

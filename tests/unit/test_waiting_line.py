@@ -35,7 +35,7 @@ def cancel_each_second(callers):
     mover = waiting[-1][0]
     for sleeper, grant in waiting[::2]:
         lines.leave(sleeper)
-        lines.note_credit(grant)
+        lines.note_credit(grant, lines.number_credit())
         if lines.moves_in_s(mover) == 0:
             lines.move_up(mover, NOW_MS)
     return (thread_time() - began_s) / (callers // 2)
@@ -54,7 +54,7 @@ def test_callers_that_stay_are_due_as_if_the_cancelled_ones_had_never_come():
         line.add(sleeper)
     for sleeper, grant in waiting[::2]:
         line.remove(sleeper)
-        line.note_credit(grant.reservation)
+        line.note_credit(grant.reservation, 1)
     while line.has_news:
         line.move_up(NOW_MS)
     dues = [sleeper.due_ms - NOW_MS for sleeper, _ in waiting[1::2]]
@@ -67,14 +67,28 @@ def test_a_caller_that_comes_after_a_credit_is_not_moved_up_by_it():
     for sleeper, _ in (first, second):
         line.add(sleeper)
     line.remove(first[0])
-    line.note_credit(first[1].reservation)
+    line.note_credit(first[1].reservation, 1)
     later, _ = sleeper_at(2)  # its image shows the credit
     later.reservation = later.reservation._replace(place=(4, 0))
+    later.after_credit = 1
     line.add(later)
     while line.has_news:
         line.move_up(NOW_MS)
     assert second[0].due_ms == NOW_MS + 100
     assert later.due_ms == NOW_MS + 200
+
+
+def test_a_caller_that_comes_while_a_credit_is_on_its_way_is_not_moved_up_by_it():
+    """Its image may show the credit, even if it was written together with the caller's charge."""
+    lines, (first, grant), (second, _) = WaitingLines(), sleeper_at(1), sleeper_at(2)
+    lines.reserve(first)
+    lines.leave(first)
+    credit = lines.number_credit()
+    lines.reserve(second)
+    lines.note_credit(grant, credit)
+    while lines.moves_in_s(second) == 0:
+        lines.move_up(second, NOW_MS)
+    assert second.due_ms == NOW_MS + 200
 
 
 def test_a_queue_has_the_order_of_arrival_whoever_leaves():

@@ -108,6 +108,7 @@ class WaitingCharge:
             taken.settled = settled
         if not settlements:
             return
+        credit = self._lines.number_credit()
         self._call.settle_quietly(tuple(settlements), settled)
         try:
             # One write gives back for hundreds of callers; they end one by one.
@@ -115,7 +116,7 @@ class WaitingCharge:
         finally:
             if settled.has_outcome:
                 for grant in returned:
-                    self._lines.note_credit(grant)
+                    self._lines.note_credit(grant, credit)
                     if grant.holds:
                         self._charging.slot_lines.slots_returned(grant)
 

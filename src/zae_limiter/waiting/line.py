@@ -12,6 +12,7 @@ credits together and in short steps.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from time import monotonic
@@ -48,17 +49,18 @@ class Sleeper:
     ``asks_with_head`` says that the head of its queue was admitted to a window that has begun, so
     that the caller asks as well, in the same write as others.
 
-    ``missed_milli`` are the credits that the line had noted before the sleeper joined. They must
-    not move its due, since the image of its own reservation includes them.
+    ``after_credit`` is the number of the last credit of this process that was sent before the
+    sleeper joined. Such a credit must not move its due, since the image of its own reservation may
+    include it.
     """
 
     __slots__ = (
         "acts_by_s",
+        "after_credit",
         "asks_with_head",
         "due_ms",
         "is_aside",
         "key",
-        "missed_milli",
         "number",
         "parent_key",
         "paused_until_ms",
@@ -73,7 +75,7 @@ class Sleeper:
         self.is_aside = False
         self.reservation = reservation
         self.due_ms = 0 if reservation is None else reservation.due_ms
-        self.missed_milli: dict[str, int] = {}
+        self.after_credit = 0
         self.waiter: Wakeable | None = None
         self.paused_until_ms = self.number = 0
         self.was_passed = self.asks_with_head = False
@@ -113,6 +115,13 @@ class _Shown(NamedTuple):
     sleepers: Sequence[Sleeper]
 
 
+class Withdrawn(NamedTuple):
+    """A reservation whose tokens were given back, and the number of the credit."""
+
+    credit: int
+    reservation: Reservation
+
+
 class WaitingLine:
     """Callers that wait for one bucket or shard: those with a reservation, and the local queue.
 
@@ -132,8 +141,9 @@ class WaitingLine:
         self.mover: Sleeper | None = None
         self.may_be_paused = False
         self._last: Sleeper | None = None  # the one with the last place of all that have joined
-        self._credits: list[Reservation] = []
+        self._credits: list[Withdrawn] = []
         self._credits_milli: dict[str, int] = {}
+        self._before_last_milli: dict[str, int] = {}  # the part that was sent before it joined
         self._shown: _Shown | None = None
         self._steps: Iterator[None] | None = None
         self._took_s = self._rests_until_s = 0.0
@@ -143,11 +153,10 @@ class WaitingLine:
         """Add a caller with a reservation, whose image may show that tokens were given back."""
         reservation, last = sleeper.reservation, self._last
         assert reservation is not None
-        sleeper.missed_milli = dict(self._credits_milli)
         shows_more = last is not None and self._shows_more(last, reservation)
         self.reserved[sleeper] = None
         if last is None or _place(last) < reservation.place:
-            self._last = sleeper
+            self._last, self._before_last_milli = sleeper, dict(self._credits_milli)
         if shows_more:
             self.note_image(reservation.image)
 
@@ -173,17 +182,20 @@ class WaitingLine:
         self._shown = _Shown(image, tuple(self.reserved))
         self._call_mover()
 
-    def note_credit(self, withdrawn: Reservation) -> None:
+    def note_credit(self, withdrawn: Reservation, credit: int) -> None:
         """Note a reservation whose tokens were given back: callers behind it are due earlier.
 
-        The caller has left the line before the credit was sent, since an image that shows the
-        credit must not count the charge as one that is still behind others. Notes of images and of
-        credits are not added up, since an image may show the same credit.
+        ``credit`` is the number of the credit, in the order of sending. The caller has left the
+        line before the credit was sent, since an image that shows the credit must not count the
+        charge as one that is still behind others. Notes of images and of credits are not added up,
+        since an image may show the same credit.
         """
         if not self.reserved:
             return
-        self._credits.append(withdrawn)
+        self._credits.append(Withdrawn(credit, withdrawn))
         _add(self._credits_milli, withdrawn.amounts_milli)
+        if self._last is not None and credit <= self._last.after_credit:
+            _add(self._before_last_milli, withdrawn.amounts_milli)
         self._call_mover()
 
     def _call_mover(self) -> None:
@@ -232,37 +244,38 @@ class WaitingLine:
         necessary.
         """
         shown, self._shown = self._shown, None
-        withdrawn, self._credits, self._credits_milli = self._credits, [], {}
+        withdrawn, self._credits = self._credits, []
+        self._credits_milli, self._before_last_milli = {}, {}
         sleepers = sorted(self.reserved, key=_place)
         if self._last not in self.reserved and sleepers:
             self._last = sleepers[-1]
         yield  # sorting was one step
         if withdrawn:
-            yield from self._credit(sorted(withdrawn, key=lambda each: each.place), sleepers)
+            yield from self._credit(withdrawn, sleepers)
         if shown is not None:
             in_order = sorted(shown.sleepers, key=_place, reverse=True)
             yield from self._compare(shown.image, in_order)
 
-    def _credit(self, withdrawn: list[Reservation], sleepers: list[Sleeper]) -> Iterator[None]:
+    def _credit(self, withdrawn: list[Withdrawn], sleepers: list[Sleeper]) -> Iterator[None]:
         """Add the tokens that were given back ahead of a caller to the balances of the caller."""
+        given = Given(withdrawn)
         ahead: dict[str, int] = {}
-        given = iter(withdrawn)
-        following = next(given, None)
+        in_order = iter(sorted([each.reservation for each in withdrawn], key=lambda one: one.place))
+        following = next(in_order, None)
         for at, sleeper in enumerate(sleepers, 1):
-            reservation, missed = sleeper.reservation, sleeper.missed_milli
+            reservation, before = sleeper.reservation, given.until(sleeper.after_credit)
             assert reservation is not None
             while following is not None and following.place < reservation.place:
                 _add(ahead, following.amounts_milli)
-                following = next(given, None)
+                following = next(in_order, None)
             if ahead:
                 sleeper.reservation = reservation.with_balances(
                     {
-                        key: state.balance_milli + max(0, ahead.get(key, 0) - missed.get(key, 0))
+                        key: state.balance_milli + max(0, ahead.get(key, 0) - before.get(key, 0))
                         for key, state in reservation.limits.items()
                     }
                 )
                 self._move(sleeper, sleeper.reservation)
-            sleeper.missed_milli = {}
             if at % self._step == 0:
                 yield
 
@@ -304,13 +317,29 @@ class WaitingLine:
             after = newer.image.limits.get(key)
             if after is not None:
                 charged = newer.amounts_milli.get(key, 0)
-                noted = self._credits_milli.get(key, 0) - last.missed_milli.get(key, 0)
+                noted = self._credits_milli.get(key, 0) - self._before_last_milli.get(key, 0)
                 if after.balance_milli + charged > state.balance_milli + noted:
                     return True
         return False
 
     def is_empty(self) -> bool:
         return not self.reserved and not self.queue
+
+
+class Given:
+    """The amounts of credits, added up in the order in which the credits were sent."""
+
+    def __init__(self, withdrawn: list[Withdrawn]) -> None:
+        in_order = sorted(withdrawn, key=lambda each: each.credit)
+        self._numbers = [each.credit for each in in_order]
+        self._sums: list[dict[str, int]] = [{}]
+        for each in in_order:
+            self._sums.append(dict(self._sums[-1]))
+            _add(self._sums[-1], each.reservation.amounts_milli)
+
+    def until(self, credit: int) -> Mapping[str, int]:
+        """Return the amounts of the credits up to this one."""
+        return self._sums[bisect_right(self._numbers, credit)]
 
 
 def _place(sleeper: Sleeper) -> tuple[int, int]:

@@ -38,6 +38,7 @@ class WaitingLines:
         self._lock = SignalSafeLock()
         self._lines: dict[Hashable, WaitingLine] = {}
         self._arrivals = count(1)
+        self._sent_credits = 0
         renew_after_fork(self)
 
     def after_fork(self) -> None:
@@ -51,6 +52,7 @@ class WaitingLines:
     def reserve(self, sleeper: Sleeper) -> None:
         """Add a caller with a reservation."""
         with self._lock:
+            sleeper.after_credit = self._sent_credits
             self._line(sleeper.key).add(sleeper)
 
     def watches(self, sleeper: Sleeper) -> bool:
@@ -61,12 +63,18 @@ class WaitingLines:
                 line.watcher = sleeper
             return line.watcher is sleeper
 
-    def note_credit(self, grant: Grant) -> None:
+    def number_credit(self) -> int:
+        """Return the number of a credit that is about to be sent."""
+        with self._lock:
+            self._sent_credits += 1
+            return self._sent_credits
+
+    def note_credit(self, grant: Grant, credit: int) -> None:
         """Note that the tokens of a charge were given back, so that callers behind it move up."""
         with self._lock:
             line = self._lines.get(line_key(grant))
             if line is not None and grant.reservation is not None:
-                line.note_credit(grant.reservation)
+                line.note_credit(grant.reservation, credit)
 
     def note_image(self, sleeper: Sleeper, image: BucketImage) -> None:
         """Note an image of the bucket in the line of a caller."""
