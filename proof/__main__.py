@@ -34,6 +34,7 @@ SHORT = (
 SHORT_SECONDS, LONG_SECONDS = 5.0, 10.0
 SEEDS, SEEDS_OF_PEERS = 10, 3
 OPERATIONS = 1_000_000  # of each engine of ours in the published run
+LEAST_CLOCKS_S = 0.5  # between hosts whose clocks jump by up to three seconds
 NEVER_FIRED = "the fault never fired"
 SHOWN = 40  # lines of a history that a failure prints
 
@@ -101,7 +102,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--resume", action="store_true", help="keep the runs that were finished")
     parser.add_argument(
-        "--recheck", action="store_true", help="as --resume, and check their histories again"
+        "--recheck", action="store_true", help="as --resume, but check the kept histories again"
     )
     parser.add_argument("--out", default="build/proof", help="folder of histories and results")
     return parser
@@ -149,7 +150,7 @@ def _result(case: Case, seed: int, options: argparse.Namespace, out: Path) -> Re
     read = read_history(lines_of(history))
     found = check(read)
     result = result_of(found)
-    if not result.firings and case.fault != "none":
+    if _is_missing(case, result):
         result = _never_fired(result)
     result.save(kept)
     _say(
@@ -159,6 +160,13 @@ def _result(case: Case, seed: int, options: argparse.Namespace, out: Path) -> Re
     if case.fails(result):
         _show(read, found, result, options)
     return result
+
+
+def _is_missing(case: Case, result: Result) -> bool:
+    """Tell whether the fault has not struck, or clocks did not follow their offsets."""
+    if FAULTS[case.fault].has_offsets and result.host_clocks_s < LEAST_CLOCKS_S:
+        return True
+    return not result.firings and case.fault != "none"
 
 
 def _never_fired(result: Result) -> Result:
@@ -176,6 +184,7 @@ def _show(history: History, found: Findings, result: Result, options: argparse.N
     command = [
         *("python", "-m", "proof", "--subjects", result.subject, "--faults", result.fault),
         *("--seed", str(result.seed), "--seeds", "1", "--seconds", f"{options.seconds:g}"),
+        *("--out", "build/proof/replay"),
     ]
     _say(f"  replay: {shlex.join(command)}")
 

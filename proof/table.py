@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from proof.checker.verdict import Findings
+from proof.harness.plan import OURS, THROTTLED_REDIS
 
 HEAD = (
     "fault",
@@ -84,6 +85,8 @@ def row(results: Sequence[Result]) -> tuple[str, ...]:
     first = results[0]
     recoveries = [each.recovery_s for each in results]
     known = [each for each in recoveries if each is not None]
+    # Nothing shows what others have left, and when a window of theirs would admit.
+    is_ours, is_bucket = first.subject in OURS, first.subject == THROTTLED_REDIS
     return (
         first.fault,
         first.subject,
@@ -91,9 +94,9 @@ def row(results: Sequence[Result]) -> tuple[str, ...]:
         f"{sum(each.operations for each in results):,}",
         "–" if first.fault == "none" else f"{sum(each.firings for each in results):,}",
         _tokens(max(each.excess for each in results)),
-        _tokens(max(each.shortfall for each in results)),
-        _tokens(sum(each.missing for each in results)),
-        _tokens(sum(each.credited_twice for each in results)),
+        _tokens(max(each.shortfall for each in results)) if is_ours or is_bucket else "–",
+        _tokens(sum(each.missing for each in results)) if is_ours else "–",
+        _tokens(sum(each.credited_twice for each in results)) if is_ours else "–",
         f"{sum(each.unknown for each in results):,}",
         "–"
         if first.fault == "none"

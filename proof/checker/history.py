@@ -84,6 +84,11 @@ class Operation:
     lasted_ns: int = 0
 
     @property
+    def is_cascade(self) -> bool:
+        """Whether the call charges a child and its parent."""
+        return len({series.rpartition("/")[0] for series in self.amounts}) > 1
+
+    @property
     def is_decision(self) -> bool:
         return self.name in DECISIONS
 

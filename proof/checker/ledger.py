@@ -59,12 +59,8 @@ def account(history: History, terms: Terms) -> Account:
 
 def _may_be_charged(history: History, each: Operation) -> bool:
     """Return whether a refund may be missing: of a caller that left, or of a rejected cascade."""
-    takes_back = each.outcome == CANCELLED or (each.outcome == REJECTED and _cascades(each))
+    takes_back = each.outcome == CANCELLED or (each.outcome == REJECTED and each.is_cascade)
     return takes_back and each.process not in history.clean
-
-
-def _cascades(each: Operation) -> bool:
-    return len({series.rpartition("/")[0] for series in each.amounts}) > 1
 
 
 def _quota_account(history: History, series: str) -> Account:

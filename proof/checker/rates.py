@@ -3,7 +3,8 @@
 **Excess.** In every window, what was admitted, and the debts that were written before the last
 admission, less what may have been given back in it, is at most capacity + refill. An admission
 counts if it lies in the window as a whole: otherwise it may have happened outside of it. A caller
-that has left may have taken tokens before the window and given them back in it.
+that has left may have taken tokens before the window and given them back in it, and so may a call
+of a child whose parent has rejected it.
 
 **Shortfall.** A rejection is wrong if every limit of its bucket had the amount at every moment of
 its interval, counting all that others may have taken by then, and only what was surely given back.
@@ -19,6 +20,7 @@ from typing import NamedTuple
 from proof.checker.history import (
     ADMITTED,
     CANCELLED,
+    OUTCOMES,
     REJECTED,
     UNKNOWN,
     WRITTEN,
@@ -106,9 +108,19 @@ def excess(history: History, terms: Sequence[Terms]) -> Excess:
         for each in amounts(changes, series, (WRITTEN, UNKNOWN), -1)
     ] + [
         Credit(each.before, each.after + late_ns, each.amount, each.before)
-        for each in amounts(history.decisions, series, (CANCELLED,), 1)
+        for each in amounts(_taken_back(history), series, OUTCOMES, 1)
     ]
     return _worst_window(series, Refill(terms, max), granted, debts, returned)
+
+
+def _taken_back(history: History) -> list[Operation]:
+    """Return the calls that may have been charged, and were refunded by the limiter itself."""
+    return [
+        each
+        for each in history.decisions
+        if each.outcome == CANCELLED
+        or (each.outcome in (REJECTED, UNKNOWN) and each.is_cascade and each.after is not None)
+    ]
 
 
 def _worst_window(

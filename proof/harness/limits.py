@@ -11,6 +11,7 @@ RESOURCE = "api"
 SECOND_NS = 1_000_000_000
 WAIT_S = 0.4  # the longest that a caller waits for capacity
 NANO = 1_000_000_000  # billionths in a unit of currency
+BUDGET_USD = 200  # a run spends it in some seconds
 
 
 class Bucket(NamedTuple):
@@ -45,7 +46,7 @@ CHILDREN = [
 TUNED = Bucket("tuned", (_rate("rpm", 20, 40),), is_greedy=False)
 TUNINGS = ((_rate("rpm", 10, 20),), (_rate("rpm", 20, 40),))
 SHARDED = Bucket("sharded", (_rate("rpm", 100, 50),), is_greedy=False)
-BUDGET = Bucket("budget", (Limit.budget("usd", 10_000, per="year", hold_ttl=HOLD_TTL_S),))
+BUDGET = Bucket("budget", (Limit.budget("usd", BUDGET_USD, per="year", hold_ttl=HOLD_TTL_S),))
 QUOTA = Bucket("quota", (Limit.quota("calls", 200, per="minute", hold_ttl=HOLD_TTL_S),))
 
 
@@ -79,7 +80,7 @@ def _terms(bucket: Bucket, limit: Limit) -> dict[str, Any]:
         "capacity": limit.capacity,
         "window_ns": window_s * SECOND_NS,
         "hold_ttl_ns": limit.hold_ttl * SECOND_NS,
-    } | ({"capacity": 10_000 * NANO, "unit": NANO} if is_budget else {})
+    } | ({"capacity": BUDGET_USD * NANO, "unit": NANO} if is_budget else {})
 
 
 def rate_terms(bucket: Bucket, limit: Limit) -> dict[str, Any]:

@@ -28,8 +28,10 @@ def run(plan: Plan, history: Path) -> None:
     """Carry out a plan and write its history, compressed."""
     folder = Path(tempfile.mkdtemp(prefix="proof-"))
     try:
-        _run(plan, folder)
-        _collect(folder, history)
+        try:
+            _run(plan, folder)
+        finally:
+            _collect(folder, history)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -41,7 +41,7 @@ from zae_limiter.transport.calls import Deadline
 
 PAUSE_S = 0.004
 CLOCKS_EVERY_S = 0.25
-TUNED_EVERY_S = 1.2
+TUNED_EVERY_S = 3.0  # longer than a change is in doubt
 SHAPED_EVERY_S = 0.25
 PURGED_EVERY_S = 1.5
 BRIEF_S = 0.4  # the time for which one expiring bucket is used
@@ -124,7 +124,7 @@ class Workload:
         bucket = lease.bucket
         if bucket in (BUDGET, QUOTA) and ending in ("release", "consume"):
             ending = "settle"  # a hold is settled once
-        if bucket is SHARDED and ending in ("more", "consume"):
+        if bucket is SHARDED and ending in ("more", "consume", "settle"):
             ending = "less"  # debts of shards have a bound of their own
         await lease.end(ending, chance)
 
@@ -147,12 +147,12 @@ class Workload:
         self._diary.tell(
             "limit", **terms, since=[began, None]
         )  # if the process is killed meanwhile
-        ends = 2**62
+        ends: int | None = None
         try:
             await self._repo.set_limits(TUNED.entity, [limit], RESOURCE)
             ends = now_ns() + KNOWN_WITHIN_NS
         except NO_DECISION:
-            pass  # it may still arrive
+            pass  # if it still arrives, then before the next change
         finally:
             self._diary.tell("limit", **terms, since=[began, ends])
 

@@ -98,6 +98,8 @@ def test_a_planted_defect_is_found(defect, steps, words):
 
 
 def test_rejections_with_tokens_left_are_found():
+    broken = [findings(RejectsTooEarly(seed)).broken for seed in SEEDS]
+    assert any("were there at a rejection" in line for lines in broken for line in lines)
     found = [findings(RejectsTooEarly(seed)).shortfall for seed in SEEDS]
     assert any(each is not None and each.tokens >= 1 for each in found)
 
@@ -265,6 +267,19 @@ def test_a_caller_that_leaves_gives_nothing_to_a_window_that_contains_it():
         *_call(4, 200, 200, "rejected", amount=99),
     )
     assert any("too many" in line for line in check(read_history(lines)).broken)
+
+
+def test_a_rejected_cascade_may_have_taken_and_given_back():
+    def lines(*others):
+        both = dict.fromkeys((SERIES, *others), 5)
+        return _lines(
+            *({**each, "amounts": both} for each in _call(1, 1, 180, "rejected")),
+            *_call(2, 60, 60, "admitted", amount=20),
+            *_call(3, 181, 181, "admitted", amount=17),
+        )
+
+    assert check(read_history(lines("org/rpm"))).broken == []
+    assert any("too many" in line for line in check(read_history(lines())).broken)
 
 
 def test_a_change_of_limits_allows_either_until_it_is_over():
