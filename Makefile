@@ -61,11 +61,12 @@ else \
 fi
 endef
 
-# The clocks of the proof's processes. Without it the table says that their row was left out.
-define INSTALL_FAKETIME
-if command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ] && ! dpkg -s libfaketime >/dev/null 2>&1; then \
-	echo "Installing libfaketime by apt"; \
-	apt-get update -qq && apt-get install -y -qq libfaketime >/dev/null || true; \
+# For the clocks of the proof's processes, and for other limiters. Without them the table says that
+# rows were left out.
+define INSTALL_BY_APT
+if command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ] && ! dpkg -s $(1) >/dev/null 2>&1; then \
+	echo "Installing $(1) by apt"; \
+	apt-get update -qq && apt-get install -y -qq $(1) >/dev/null || true; \
 fi
 endef
 
@@ -156,12 +157,13 @@ bench: $(BENCH) $(TOOLS) ## Run the benchmarks, other limiters beside ours
 	$(BIN)/python -m benchmarks.service
 
 proof: $(BENCH) $(TOOLS) ## Run this limiter and others under faults, for hours, and print the table; goes on where it was ended
-	@$(INSTALL_FAKETIME)
+	@$(call INSTALL_BY_APT,libfaketime)
+	@$(call INSTALL_BY_APT,redis-server)
 	$(BIN)/python -m proof.model
 	$(BIN)/python -m proof --resume --operations 1000000
 
 proof-short: $(DEV) $(TOOLS) ## Run a sample of the proof: all engines, the commonest faults, three minutes
-	@$(INSTALL_FAKETIME)
+	@$(call INSTALL_BY_APT,libfaketime)
 	$(BIN)/python -m proof --short
 
 loadtest: $(DEV) $(TOOLS) ## Run the LLM load test for a minute on a local server, and check its ledger

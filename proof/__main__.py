@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import shutil
 import sys
 import time
 from collections.abc import Iterable, Mapping
@@ -16,7 +17,17 @@ from pathlib import Path
 from proof.checker.history import History, read_history
 from proof.checker.verdict import Findings, check
 from proof.harness.faults import FAULTS
-from proof.harness.plan import DYNAMODB, MEMORY, OURS, PEERS, SQLITE, SUBJECTS, Plan
+from proof.harness.plan import (
+    DYNAMODB,
+    LIMITS_REDIS,
+    MEMORY,
+    OURS,
+    PEERS,
+    SQLITE,
+    SUBJECTS,
+    THROTTLED_REDIS,
+    Plan,
+)
 from proof.harness.run import lines_of, run
 from proof.table import Result, not_applicable, result_of, row, table
 
@@ -52,6 +63,8 @@ class Case:
         fault = FAULTS[self.fault]
         if self.subject not in fault.subjects:
             return fault.elsewhere
+        if self.subject in (LIMITS_REDIS, THROTTLED_REDIS) and not shutil.which("redis-server"):
+            return "redis-server is not installed: apt-get install redis-server"
         return fault.needs()
 
     def fails(self, result: Result) -> bool:

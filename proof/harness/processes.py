@@ -66,7 +66,7 @@ class Worker:
         self._process.wait(DONE_WITHIN_S)
 
     def kill(self) -> None:
-        """End it as a power cut does."""
+        """End it at once, whatever it is doing."""
         self._process.kill()
         self._process.wait()
         self._close()
