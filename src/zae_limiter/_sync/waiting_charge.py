@@ -220,7 +220,8 @@ class WaitingCharge:
         """Return the credits that undo a grant, as if the acquire had never been admitted."""
         if not grant.charges:
             return []
-        return [each._replace(admitted=-1) for each in grant.refund(self._amounts)]
+        shard = None if grant.reservation is None else grant.reservation.shard.number
+        return [each._replace(admitted=-1, shard=shard) for each in grant.refund(self._amounts)]
 
     def _rejected(self, listed: Sequence[LimitStatus]) -> RateLimitExceeded:
         """Return the error with every limit in force; a bucket that was charged before is first."""

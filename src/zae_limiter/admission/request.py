@@ -92,7 +92,8 @@ class Settlement(NamedTuple):
     the count of admitted acquires. ``forfeits`` says that the amounts only correct what is counted
     as consumed: a reservation has lapsed, or the charge was bypassed. ``released`` are slots that
     the charge holds; those that have expired are left out. ``quotas`` are the debts and credits of
-    quotas, with the amounts that the charge holds of them.
+    quotas, with the amounts that the charge holds of them. ``shard`` is the number of the shard
+    that a reservation was made in: its tokens have not accrued yet, so they go back there.
     """
 
     entity_id: str
@@ -104,6 +105,7 @@ class Settlement(NamedTuple):
     forfeits: bool = False
     released: tuple[SlotHold, ...] = ()
     quotas: tuple[QuotaSettlement, ...] = ()
+    shard: int | None = None
 
     def is_of_same_bucket(self, other: Settlement) -> bool:
         """Tell whether both settle the same bucket under the same limits."""

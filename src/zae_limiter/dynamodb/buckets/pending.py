@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zae_limiter.admission.request import Charge, ChargeRequest
+from zae_limiter.admission.request import Charge, ChargeRequest, Settlement
 from zae_limiter.clock import Clock
 from zae_limiter.concurrency.waiter import Wakeable
 from zae_limiter.dynamodb.buckets.changes import BucketChange
@@ -16,9 +16,11 @@ class PendingChange:
 
     ``stamp_ms`` is the stamp of the call; None if the clock has to be read before the write, as
     after any wait. ``reads_first`` asks for a read before the write. ``is_counted`` is False for
-    writes that no caller has asked for. The write that carries the change leaves its ``outcome``
-    here. A caller looks for it there if it has waited for another leader, or was cancelled. A
-    waiter that is woken without an outcome is the next leader of its write queue.
+    writes that no caller has asked for. ``home`` is the number of the shard that a credit must go
+    to, or to the one that it was merged into; None if any shard will do. The write that carries the
+    change leaves its ``outcome`` here. A caller looks for it there if it has waited for another
+    leader, or was cancelled. A waiter that is woken without an outcome is the next leader of its
+    write queue.
     """
 
     __slots__ = (
@@ -26,6 +28,7 @@ class PendingChange:
         "change",
         "clock",
         "deadline",
+        "home",
         "is_counted",
         "outcome",
         "reads_first",
@@ -54,6 +57,7 @@ class PendingChange:
         self.stamp_ms = stamp_ms
         self.reads_first = reads_first
         self.is_counted = is_counted
+        self.home: int | None = None
         self.outcome: Outcome | None = None
 
     @classmethod
@@ -65,6 +69,16 @@ class PendingChange:
         change = BucketChange.of_charge(charge, request)
         reads_first = not request.speculative
         return cls(bucket_id, change, request.clock, deadline, request.now_ms, reads_first)
+
+    @classmethod
+    def of_settlement(
+        cls, namespace_id: str, settlement: Settlement, clock: Clock, deadline: Deadline
+    ) -> PendingChange:
+        """Return the change of one bucket that a settlement asks for."""
+        bucket_id = BucketId(namespace_id, settlement.entity_id, settlement.resource)
+        pending = cls(bucket_id, BucketChange.of_settlement(settlement), clock, deadline)
+        pending.home = settlement.shard
+        return pending
 
     def redirect(self, number: int) -> None:
         """Send the change to another shard."""

@@ -339,13 +339,7 @@ class DynamoBuckets:
     ) -> None:
         deadline = self._client.deadline()
         pending = [
-            PendingChange(
-                BucketId(namespace_id, each.entity_id, each.resource),
-                BucketChange.of_settlement(each),
-                clock,
-                deadline,
-            )
-            for each in settlements
+            PendingChange.of_settlement(namespace_id, each, clock, deadline) for each in settlements
         ]
         try:
             outcomes = self._cascade.submit_all(pending)

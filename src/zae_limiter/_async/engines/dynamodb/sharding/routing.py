@@ -13,7 +13,7 @@ from zae_limiter._async.engines.dynamodb.sharding.shard_reader import ShardReade
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.rebase import has_limits
 from zae_limiter.admission.shards.spreading import is_large
-from zae_limiter.admission.shards.tree import Shard
+from zae_limiter.admission.shards.tree import Shard, heirs
 from zae_limiter.clock import Clock
 from zae_limiter.concurrency.async_shield import ashield
 from zae_limiter.dynamodb.buckets.cache import BucketCache
@@ -257,6 +257,10 @@ class ShardRouter:
     def _redirect_settlement(self, pending: PendingChange) -> None:
         now_ms = pending.clock()
         shards = KnownShards.of(self._cache, pending.bucket_id)
+        if pending.home is not None:
+            numbers = shards.numbers()
+            pending.redirect(next(each for each in heirs(pending.home) if each in numbers))
+            return
         shard = self._affinity.choose_for_settlement(
             pending.bucket_id,
             shards.images(pending.change.in_force, now_ms),
