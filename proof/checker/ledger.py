@@ -88,7 +88,8 @@ def balance(history: History, terms: Terms) -> Balance:
         _, level = history.levels[series]
         least, most = terms.capacity, terms.capacity
         if terms.is_quota:
-            least, most = terms.capacity - used.most, terms.capacity - used.least
+            # A quota that a process has overdrawn which was stopped shows nothing left.
+            least, most = terms.capacity - used.most, max(0, terms.capacity - used.least)
         missing, twice = max(0, least - level), max(0, level - most)
     if series in history.usage:
         counted = history.usage[series]

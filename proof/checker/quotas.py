@@ -90,9 +90,10 @@ def _returns(
             yield Amount(exit_.before, exit_.after or 0, back)
             held -= back
         if terms.hold_ttl_ns is not None:
-            # A hold expires this long after its renewal, which comes every half of its time.
+            # A hold expires this long after its renewal, which comes every half of its time. The
+            # exit of a process that was stopped may be carried out after that.
             expires = each.before + terms.hold_ttl_ns - terms.hold_ttl_ns // 2
-            if exit_ is None or not is_closed or exit_.before > expires:
+            if exit_ is None or not is_closed or (exit_.after or 0) > expires:
                 yield Amount(expires, expires, held)
 
 

@@ -16,7 +16,7 @@ Kind = Literal[
     "late",  # closed at once, and the store gets the request delay_ms later; if that is None, only
     # when a test sets it
     "twice",  # the store gets it two times in a row, the client the second answer
-    "doubled",  # the store gets it on two connections at once, the client one of the answers
+    "doubled",  # the store gets it two times without a pause, the client the second answer
     "again",  # answered as usual, and the store gets the request once more, as with "late"
     "hold",  # on its way until the fault ends, then answered as usual
     "error_before",  # 500, the store saw nothing
