@@ -80,6 +80,21 @@ def _quota_account(history: History, series: str) -> Account:
     return total
 
 
+def _held(history: History, terms: Terms) -> int:
+    """Return the amounts of a quota that calls without an end may still hold.
+
+    A hold that has expired counts as use until the next write, which may never come.
+    """
+    if not terms.is_quota:
+        return 0
+    ended = {each.lease for each in history.operations if each.name == "exit"}
+    return sum(
+        each.amounts.get(terms.series, 0)
+        for each in history.decisions
+        if each.outcome in (ADMITTED, UNKNOWN, CANCELLED) and each.lease not in ended
+    )
+
+
 def balance(history: History, terms: Terms) -> Balance:
     """Compare the last readings of a series with its account."""
     used, series = account(history, terms), terms.series
@@ -93,7 +108,7 @@ def balance(history: History, terms: Terms) -> Balance:
         missing, twice = max(0, least - level), max(0, level - most)
     if series in history.usage:
         counted = history.usage[series]
-        wrong = max(0, used.least - counted, counted - used.most)
+        wrong = max(0, used.least - counted, counted - used.most - _held(history, terms))
         twice = max(twice, used.least - counted)
     unit = terms.unit
     return Balance(series, missing / unit, twice / unit, wrong / unit)
