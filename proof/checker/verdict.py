@@ -2,8 +2,8 @@
 
 Excess without clock faults: 0, except for rounding (a thousandth of a token, and 2 more for each
 split and merge, 1 for each change of limits). With clock faults: at most rate × the largest
-difference between the clocks of hosts. The same difference, and rate × duration of the call, bound
-the shortfall of a rejection.
+difference between the clocks of hosts. The same difference, and rate × the longest call, bound the
+shortfall of a rejection.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def _broken_promises(
                 f"{(each.end - each.begin) / 1e9:.3f} s (allowed: {allowed / UNIT:.3f})"
             )
     if found.shortfall is not None:
-        yield from _too_short(history, found.shortfall, clocks_ns)
+        yield from _too_short(history, found.shortfall, found.longest_ns + clocks_ns)
     for one in found.balances:
         if one.missing:
             yield f"{one.series}: {one.missing:g} are missing"
@@ -142,12 +142,16 @@ def _broken_promises(
         yield "nothing was rejected, so the limits were not tried"
 
 
-def _too_short(history: History, found: Shortfall, clocks_ns: int) -> Iterator[str]:
-    """Tell of a wrong rejection: a call is judged at the moment at which its write was planned."""
+def _too_short(history: History, found: Shortfall, late_ns: int) -> Iterator[str]:
+    """Tell of a wrong rejection.
+
+    A call is judged at the moment at which its write was planned, or by what the process remembers
+    of such a call.
+    """
     rejection = found.rejection
     rates = [history.terms[series][0] for series in rejection.amounts]
     rate = max(each.refill * UNIT // each.period_ns for each in rates)
-    allowed = _MILLI + rate * (rejection.lasted_ns + clocks_ns)
+    allowed = _MILLI + rate * late_ns
     if found.billionths > allowed:
         yield (
             f"{', '.join(rejection.amounts)}: {found.tokens:.3f} were there at a rejection "
