@@ -84,17 +84,16 @@ def _returns(
 ) -> Iterable[Amount]:
     for each in admitted:
         held, exit_ = each.amounts[terms.series] * UNIT, exits.get(each.lease)
-        is_closed = exit_ is not None and exit_.outcome == WRITTEN
-        if exit_ is not None and is_closed and exit_.amounts[terms.series] < 0:
-            back = -exit_.amounts[terms.series] * UNIT
-            yield Amount(exit_.before, exit_.after or 0, back)
-            held -= back
+        ended = exit_.after or 0 if exit_ is not None and exit_.outcome == WRITTEN else None
         if terms.hold_ttl_ns is not None:
             # A hold expires this long after its renewal, which comes every half of its time. The
             # exit of a process that was stopped may be carried out after that.
             expires = each.before + terms.hold_ttl_ns - terms.hold_ttl_ns // 2
-            if exit_ is None or not is_closed or (exit_.after or 0) > expires:
+            if ended is None or ended > expires:
                 yield Amount(expires, expires, held)
+                continue
+        if exit_ is not None and ended is not None and exit_.amounts[terms.series] < 0:
+            yield Amount(exit_.before, ended, -exit_.amounts[terms.series] * UNIT)
 
 
 def _debts(

@@ -8,7 +8,7 @@ from proof.checker.history import Operation, Terms, read_history
 from proof.checker.rates import Amount, Credit, _worst_window
 from proof.checker.refill import UNIT, Refill
 from proof.checker.verdict import check
-from tests.proof.simulation import CAPACITY, MS, RATE, SECOND, SERIES, Exact, findings
+from tests.proof.simulation import BUDGET, CAPACITY, MS, RATE, SECOND, SERIES, Exact, findings
 
 SEEDS = range(5)
 
@@ -335,6 +335,29 @@ def test_a_hold_of_a_dead_process_costs_nothing_in_the_end():
         {"kind": "level", "series": "held/usd", "at": 9 * SECOND, "amount": 100},
     )
     assert check(read_history(lines)).broken == []
+
+
+def test_a_hold_that_has_expired_is_free_before_its_stopped_process_ends_the_call():
+    def lines(hold_ttl_s):
+        held = {"kind": "limit", "series": BUDGET, "capacity": 50, "window_ns": 3600 * SECOND}
+        calls = [
+            *_call(1, 0, 1, "admitted", amount=50),
+            *_call(2, 3000, 3001, "admitted", amount=50, process="q"),
+            *_call(3, 5000, 5001, "written", op="exit", amount=-50, of=1),
+            *_call(4, 5002, 5003, "rejected", amount=99),
+        ]
+        both = [
+            {**each, "amounts": {BUDGET: each["amounts"][SERIES]}} if "amounts" in each else each
+            for each in calls
+        ]
+        return [
+            line
+            for line in _lines({**held, "hold_ttl_ns": hold_ttl_s * SECOND}, *both)
+            if '"window_ns": 60000000000' not in line  # the limit of the simulation
+        ]
+
+    assert not any("too many" in line for line in check(read_history(lines(2))).broken)
+    assert any("too many" in line for line in check(read_history(lines(60))).broken)
 
 
 def test_an_operation_knows_its_lease():
