@@ -66,7 +66,11 @@ def test_the_picture_is_xml_that_says_in_words_what_it_shows(history, tmp_path):
     assert "a fault was active for 0.3 s" in described
 
 
-@pytest.mark.parametrize("content", [b"no gzip", gzip.compress(b"{}"), gzip.compress(b"no json")])
+@pytest.mark.parametrize(
+    "content",
+    [b"no gzip", gzip.compress(b"{}"), gzip.compress(b"no json")],
+    ids=["no gzip", "no run", "no JSON"],
+)
 def test_a_file_that_is_no_history_is_refused(tmp_path, capsys, content):
     path = tmp_path / "history.jsonl.gz"
     path.write_bytes(content)
