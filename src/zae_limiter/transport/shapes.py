@@ -18,16 +18,7 @@ def has_shape(operation: str, content: Mapping[str, Any]) -> bool:
 
 def is_item(value: object) -> bool:
     """Return whether a value is an item in DynamoDB's JSON: ``{"name": {"S": "text"}, …}``."""
-    if not isinstance(value, dict):
-        return False
-    for attribute in value.values():  # a plain loop: every item that is read comes through here
-        if not isinstance(attribute, dict) or len(attribute) != 1:
-            return False
-        ((kind, content),) = attribute.items()
-        is_valid = _KINDS.get(kind)
-        if is_valid is None or not is_valid(content):
-            return False
-    return True
+    return isinstance(value, dict) and all(map(_is_attribute, value.values()))
 
 
 def _is_attribute(value: object) -> bool:

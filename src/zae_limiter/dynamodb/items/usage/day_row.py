@@ -54,7 +54,6 @@ _HOUR_DIGITS = 2  # an hour's attribute begins with 00 to 23
 _DAY_DIGITS = len("2026-01-31")
 _DIGEST_BYTES = 6  # 48 bits, to tell apart the few sets of limits that a bucket has in one day
 _FIRST_DAY, _LAST_DAY = -(1969 * 365), 8000 * 366  # the years 1 to 9999 have four digits
-_INDEX_KEYS = "GSI2PK", "GSI2SK", "GSI4PK"
 _EMPTY: tuple[Any, ...] = (0, [], [], 0, 0, 0, {}, 0)  # the parts of a stored hour after the digest
 
 UsedMilli = Mapping[str, tuple[int, int]]
@@ -136,16 +135,12 @@ def row_key(shard_id: ShardId, day: int) -> Key:
 
 def index_keys(bucket_id: BucketId, day: int) -> Item:
     """Return a row's keys in the indexes, which never change."""
-    return dict(zip(_INDEX_KEYS, map(s, _index_keys(bucket_id, day)), strict=True))
-
-
-def _index_keys(bucket_id: BucketId, day: int) -> tuple[str, str, str]:
     namespace_id, entity_id, resource = bucket_id
-    return (
-        schema.gsi2_pk_resource(namespace_id, resource, entity_id),
-        schema.gsi2_sk_usage(day_key(day), entity_id),
-        schema.gsi4_pk_namespace(namespace_id, entity_id),
-    )
+    return {
+        "GSI2PK": s(schema.gsi2_pk_resource(namespace_id, resource, entity_id)),
+        "GSI2SK": s(schema.gsi2_sk_usage(day_key(day), entity_id)),
+        "GSI4PK": s(schema.gsi4_pk_namespace(namespace_id, entity_id)),
+    }
 
 
 # --- writes
@@ -213,7 +208,8 @@ def store_text(
     names = [name for name, _ in attributes]
     names.append(ORIGIN_PREFIX + origin_hours[0].origin)
     closes = _closes(origin_hours)
-    values = [*_index_keys(shard_id.bucket_id, day), str(expires_s(day, retention_days))]
+    values = [text(value) for value in index_keys(shard_id.bucket_id, day).values()]
+    values.append(str(expires_s(day, retention_days)))
     values += [value for _, value in attributes]
     values.append(text(CLOSED if closes else OPEN))
     kind = (table, len(names), closes, returns_old)
