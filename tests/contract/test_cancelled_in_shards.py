@@ -6,8 +6,7 @@ import pytest
 from zae_limiter_contract._async.base import Contract
 from zae_limiter_contract._async.waiting import Line, until
 
-from tests.contract._async import splitting
-from zae_limiter.admission.shards.tree import Shard
+from tests.contract._async.splitting import HalvedSpec, split_dynamodb
 from zae_limiter.models.limit import Limit
 
 RPS = Limit.per_second("rps", 20)
@@ -17,9 +16,8 @@ class TestCancelledInShards(Contract):
     """A bucket in two halves, each of which brings a token every 100 ms."""
 
     @pytest.fixture
-    def engine_spec(self, dynamodb_table, monkeypatch):
-        monkeypatch.setattr(splitting, "SPLITS", (Shard(0, 1),))
-        return splitting.split_dynamodb(dynamodb_table)
+    def engine_spec(self, dynamodb_table):
+        return split_dynamodb(dynamodb_table, spec=HalvedSpec)
 
     async def test_only_the_callers_behind_it_in_its_shard_move_up(self, world):
         """In the other one its tokens would be there at once, before they have accrued."""

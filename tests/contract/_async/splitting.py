@@ -14,14 +14,15 @@ from zae_limiter.settings import Settings
 from zae_limiter.store_url import parse_url
 from zae_limiter.transport.calls import Deadline
 
-SPLITS = (Shard(0, 1), Shard(0, 2))  # into quarters 0 and 2, and half 1
+HALVES = (Shard(0, 1),)
+THREE = (Shard(0, 1), Shard(0, 2))  # quarters 0 and 2, and half 1
 
 
 class SplittingBuckets:
     """Passes everything on."""
 
-    def __init__(self, buckets):
-        self._buckets = buckets
+    def __init__(self, buckets, splits):
+        self._buckets, self._splits = buckets, splits
         self._split = set()
 
     def __getattr__(self, name):
@@ -40,12 +41,14 @@ class SplittingBuckets:
         if bucket_id in self._split:
             return
         self._split.add(bucket_id)
-        for shard in SPLITS:
+        for shard in self._splits:
             await self._buckets.resharder.split(bucket_id, shard, clock, Deadline(10))
 
 
 class SplitSpec(DynamoOutage, EngineSpec):
     """A table of the test."""
+
+    splits = THREE
 
     async def open(
         self,
@@ -58,15 +61,19 @@ class SplitSpec(DynamoOutage, EngineSpec):
     ):
         settings = Settings(provision="never", request_timeout=request_timeout, clock=clock)
         engine = await open_dynamodb(parse_url(self.url), settings)
-        engine.buckets = SplittingBuckets(engine.buckets)
+        engine.buckets = SplittingBuckets(engine.buckets, self.splits)
         builder = RepositoryBuilder().namespace(namespace).clock(clock)
         builder.config_cache_ttl(config_cache_ttl).on_unavailable(on_unavailable)
         return await builder.register_missing_namespace().over(engine)
 
 
-def split_dynamodb(table, fixtures=()):
-    """Each of the three shards rounds its level, and one that is full wastes what it brings."""
-    return SplitSpec(
+class HalvedSpec(SplitSpec):
+    splits = HALVES
+
+
+def split_dynamodb(table, fixtures=(), spec=SplitSpec):
+    """Each of the shards rounds its level, and one that is full wastes what it brings."""
+    return spec(
         dynamodb_url(table, fixtures),
         DYNAMODB,
         precision_milli=6,
