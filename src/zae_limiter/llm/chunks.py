@@ -42,9 +42,9 @@ class StreamMeter:
         "_counts",
         "_ended",
         "_estimate",
+        "_final",
         "_line",
         "_most_output",
-        "final",
     )
 
     def __init__(
@@ -61,7 +61,7 @@ class StreamMeter:
         self._bytes = 0
         self._counted = 0
         self._line = b""
-        self.final = False  # whether usage was reported for the complete answer
+        self._final = False
 
     def see(self, chunk: Any) -> None:
         """Note one chunk: an event of an SDK, a dictionary, or bytes of server-sent events."""
@@ -79,10 +79,17 @@ class StreamMeter:
         if counts is not None:
             self._report(counts)
 
+    @property
+    def final(self) -> bool:
+        """Whether usage was reported for the complete answer."""
+        self._see_open_line()
+        return self._final
+
     def usage(self, requests: int = 1) -> Usage:
         """Return the usage of the call as far as it is known, with at least its input."""
+        self._see_open_line()
         known = usage_from(self._counts, requests)
-        if self.final:
+        if self._final:
             return known
         input_tokens = (
             known.input_tokens if "input" in self._counts else self._estimate.input_tokens
@@ -106,7 +113,7 @@ class StreamMeter:
     def _deliver(self, text: str) -> None:
         if not text:
             return
-        self.final = False  # the reported usage did not include this text
+        self._final = False  # the reported usage did not include this text
         if self._count is None:
             self._bytes += len(text.encode("utf-8", "replace"))
         else:
@@ -121,25 +128,39 @@ class StreamMeter:
         for key, count in counts.items():
             before = 0 if self._ended else self._counts.get(key, 0)
             self._counts[key] = max(before, count)
-        self.final = self._ended
+        self._final = self._ended
+
+    def _see_open_line(self) -> None:
+        """Note an event at the end of the bytes so far, which may never get its line end."""
+        event = self._event(self._line)
+        if event is not None:
+            self._line = b""
+            self.see(event)
 
     def _events(self, data: bytes) -> Iterator[Any]:
-        lines = (self._line + data).split(b"\n")
+        # A line of server-sent events ends with LF, CR LF or CR. An empty line more is no event.
+        lines = (self._line + data).replace(b"\r", b"\n").split(b"\n")
         self._line = lines.pop()
         if len(self._line) > _LONGEST_LINE:
             self._line = b""
         for line in lines:
-            if not line.startswith(b"data:"):
-                continue
-            text = line[len(b"data:") :].strip()
-            if text == b"[DONE]":
-                self._ended = True
-            elif text.startswith(b"{"):
-                try:
-                    event = json.loads(text)
-                except (ValueError, RecursionError):
-                    continue  # the reader of the stream gets this line and can handle the error
+            event = self._event(line)
+            if event is not None:
                 yield event
+
+    def _event(self, line: bytes) -> Any:
+        """Return the event of a line, and None for any other line, also for half of an event."""
+        if not line.startswith(b"data:"):
+            return None
+        text = line[len(b"data:") :].strip()
+        if text == b"[DONE]":
+            self._ended = True
+        elif text.startswith(b"{"):
+            try:
+                return json.loads(text)
+            except (ValueError, RecursionError):
+                return None  # the reader of the stream gets this line and can handle the error
+        return None
 
 
 # --- the formats of the providers ------------------------------------------------------------

@@ -238,7 +238,12 @@ def _written_for_an_hour(usage: Any) -> int | None:
 
 
 def _whole(value: Any) -> int | None:
-    """Return a whole number, and None for others: a test double has a value for every name."""
+    """Return a count, and None for no number: a test double has a value for every name.
+
+    A count with a fraction is rounded up: some proxies write every number as a float.
+    """
+    if type(value) is float and math.isfinite(value):
+        value = math.ceil(value)
     return min(max(0, value), _MOST_BELIEVED) if type(value) is int else None
 
 

@@ -166,6 +166,27 @@ def test_bytes_of_server_sent_events_are_read_however_they_are_cut(size):
     assert meter.usage() == Usage(20, 9)
 
 
+@pytest.mark.parametrize("size", [1, 2, 10_000])
+@pytest.mark.parametrize("line_end", [b"\n", b"\r\n", b"\r"])
+def test_each_line_end_of_server_sent_events_ends_a_line(line_end, size):
+    data = sse(CHAT).replace(b"\n", line_end)
+    meter = seen([data[at : at + size] for at in range(0, len(data), size)])
+    assert meter.final
+    assert meter.usage() == Usage(20, 9)
+
+
+def test_a_last_event_without_a_line_end_counts():
+    data = sse(CHAT, end=b"").rstrip(b"\n")
+    cut_off = seen([data[:-1]])
+    assert not cut_off.final
+    assert cut_off.usage() == Usage(100, 3)
+    whole = seen([data])
+    assert whole.usage() == Usage(20, 9)
+    assert whole.final
+    whole.see(b"\n\ndata: [DONE]")
+    assert whole.usage() == Usage(20, 9)
+
+
 def test_bytes_that_are_no_events_are_passed_over():
     meter = seen([b": comment\n", b"event: x\r\n", b"data: {broken\n", b"data: 3\n", b"\xff" * 9])
     assert meter.usage() == Usage(100, 0)

@@ -108,6 +108,7 @@ def test_a_proxy_that_mixes_names_counts_the_cache_once():
         {"usage": {}},
         {"usage": {"prompt_tokens": "100"}},
         {"usage": {"prompt_tokens": True}},
+        {"usage": {"prompt_tokens": float("nan"), "completion_tokens": float("inf")}},
         {"metadata": {"usage": "mine"}},
         None,
         "text",
@@ -116,6 +117,12 @@ def test_a_proxy_that_mixes_names_counts_the_cache_once():
 )
 def test_where_no_usage_is_reported_there_is_none(response):
     assert llm.usage_of(response) is None
+
+
+@pytest.mark.parametrize(("count", "tokens"), [(12.0, 12), (12.5, 13), (-3.5, 0), (1e300, 10**9)])
+def test_a_count_with_a_fraction_is_rounded_up(count, tokens):
+    usage = {"prompt_tokens": count, "completion_tokens": count}
+    assert llm.usage_of({"usage": usage}) == Usage(tokens, tokens)
 
 
 def test_a_total_without_output_says_what_the_output_was():
