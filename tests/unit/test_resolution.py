@@ -127,6 +127,26 @@ def test_limits_whose_checksums_are_equal_have_balances_of_their_own():
     assert len(alias_of("rpm", one)) == len("rpm~") + 16
 
 
+@pytest.mark.parametrize(
+    ("notation", "stored_name"),
+    [
+        ("rpm:1000/min:1500", "rpm~fc2d8203f8576f95"),
+        ("rpm:1000/min,soft", "rpm~b4de2ba978376488"),
+        ("parallel:20/concurrent:60s", "parallel~aaa9602f19793b13"),
+        ("parallel:20/concurrent:60s,soft", "parallel~4de967a1d1475389"),
+        ("tokens:1M/month@Europe/Berlin,on=31,hold=10m,warn=50+80", "tokens~972ddea3938adfb8"),
+        ("tokens:1M/day@UTC", "tokens~742ff331aa35d9f4"),
+        ("session:500k/5h@first-use,hold=never", "session~465741c38e94a7a4"),
+        ("usd:250USD/month@America/New_York,soft", "usd~d95d21a9f0f67589"),
+        ("eur:0.000000001EUR/week@UTC,on=mon", "eur~d45ff07b0f7fc640"),
+    ],
+)
+def test_a_limit_of_a_call_keeps_its_stored_name(notation, stored_name):
+    """With another name, all callers that bring the limit would have full buckets."""
+    limit = Limit.parse(notation)
+    assert alias_of(limit.name, Rate.of(limit)) == stored_name
+
+
 # --- what a limit's amounts are
 
 

@@ -37,6 +37,13 @@ def text_of(rate: Rate) -> str:
     return str(limit_of(_NAME, rate)).removeprefix(f"{_NAME}:")
 
 
+def stored_text(rate: Rate) -> str:
+    """Return any rate as text: the numbers of a plain one, the notation of one with terms."""
+    if rate.terms is not None:
+        return text_of(rate)
+    return f"{rate.capacity_milli},{rate.refill_milli},{rate.period_ms}"
+
+
 @lru_cache(maxsize=4096)
 def rate_of(text: str) -> Rate:
     """Return the rate that ``text_of`` has written; equal texts share one object."""
