@@ -18,6 +18,8 @@
 granted call, and its limits that held too little are ``shadowed`` rejections. The entity is not an
 attribute, since there may be millions. Only the first ``max_resources`` names of resources, and of
 limits, are used; all others are called ``_other_``.
+
+Amounts of budgets are in currency units: floats in metrics, and text in spans, which is exact.
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ from zae_limiter.hooks import (
     ShadowEvent,
     ThresholdEvent,
 )
+from zae_limiter.models.limit import plain_amounts
 
 try:
     from opentelemetry import metrics, trace
@@ -45,6 +48,8 @@ except ImportError as error:
     ) from error
 
 if TYPE_CHECKING:
+    from decimal import Decimal
+
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import TracerProvider
 
@@ -140,14 +145,14 @@ class OpenTelemetryHooks(Hooks):
         self._block_s.record(event.duration_s, {**common, "zae_limiter.failed": event.failed})
         for name, amount in event.cost.items():
             if amount > 0:
-                self._used.add(amount, self._of_limit(common, name))
+                self._used.add(_number(amount), self._of_limit(common, name))
         for name, amount in event.written.items():
             if amount < 0:
-                self._refunded.add(-amount, self._of_limit(common, name))
+                self._refunded.add(_number(-amount), self._of_limit(common, name))
         if event.lost:
             self._lost.add(1, common)
         if self._tracer is not None:
-            costs = {f"zae_limiter.cost.{name}": cost for name, cost in event.cost.items()}
+            costs = _amounts("cost", event.cost)
             attributes = {**common, **costs, "zae_limiter.failed": event.failed}
             trace.get_current_span().add_event("zae_limiter.settled", attributes)
 
@@ -180,7 +185,7 @@ class OpenTelemetryHooks(Hooks):
         self,
         event: AcquireEvent | RejectEvent | OutageEvent,
         result: str,
-        consume: Mapping[str, int],
+        consume: Mapping[str, int | Decimal],
         error: BaseException | None = None,
     ) -> None:
         attributes = {**self._common(event), "zae_limiter.result": result}
@@ -192,10 +197,7 @@ class OpenTelemetryHooks(Hooks):
         span = self._tracer.start_span(
             "zae_limiter.acquire",
             start_time=end_ns - int(event.duration_s * NS_PER_S),
-            attributes={
-                **attributes,
-                **{f"zae_limiter.consume.{name}": amount for name, amount in consume.items()},
-            },
+            attributes={**attributes, **_amounts("consume", consume)},
         )
         if error is not None:
             span.record_exception(error)
@@ -210,6 +212,16 @@ class OpenTelemetryHooks(Hooks):
 
     def _of_limit(self, common: Mapping[str, Any], name: str) -> dict[str, Any]:
         return {**common, "zae_limiter.limit": self._limits.name(name)}
+
+
+def _number(amount: int | Decimal) -> int | float:
+    """Return an amount as exporters take it: they raise for a Decimal, and the export is lost."""
+    return amount if isinstance(amount, int) else float(amount)
+
+
+def _amounts(what: str, amounts: Mapping[str, int | Decimal]) -> dict[str, int | str]:
+    """Return amounts as attributes of a span: money is a text, which is exact."""
+    return {f"zae_limiter.{what}.{name}": each for name, each in plain_amounts(amounts).items()}
 
 
 class BoundedNames:
