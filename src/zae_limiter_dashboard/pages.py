@@ -57,17 +57,21 @@ from zae_limiter_dashboard.store import (
 from zae_limiter_dashboard.templating import environment
 from zae_limiter_ops.cli.shared.formatting import LEVELS
 from zae_limiter_ops.cli.shared.records import print_csv
+from zae_limiter_ops.cli.shared.unknown_names import unknown_names
 from zae_limiter_ops.reports.columns import json_of
 from zae_limiter_ops.reports.usage_columns import entity_columns
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
+    from zae_limiter import SyncRepository
     from zae_limiter.models.audit import AuditEvent
+    from zae_limiter_dashboard.actions import Fields
     from zae_limiter_dashboard.session import Sessions
     from zae_limiter_dashboard.settings import DashboardSettings
     from zae_limiter_dashboard.store import Stores, Watched
     from zae_limiter_ops.cli.shared.errors import GivenOptions
+    from zae_limiter_ops.cli.shared.unknown_names import UnknownName
 
 
 ROWS = 50  # of a page of a resource
@@ -512,6 +516,7 @@ class PageRoutes:
             action=action,
             name=name,
             preview=preview,
+            unknown=_unknown(watched.repository, preview.fields),
             command=preview.command(self._given),
             principal=self.principal(ask.headers),
         )
@@ -603,6 +608,12 @@ def _token_in(body: str) -> str | None:
         return None
     token = found.get("token") if isinstance(found, dict) else None
     return token if isinstance(token, str) else None
+
+
+def _unknown(repository: SyncRepository, fields: Fields) -> list[UnknownName]:
+    """Return the names of a change that were never seen."""
+    parent = unknown_names(repository, fields.get("parent"), None)
+    return unknown_names(repository, fields.get("entity"), fields.get("resource")) + parent
 
 
 def _last_change(watched: Watched, level: Level) -> AuditEvent | None:

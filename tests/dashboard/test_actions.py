@@ -82,6 +82,23 @@ def test_a_confirmed_pause_is_logged_with_the_user_of_the_system(page):
     assert page.repository.get_buckets("acme-web")[0].paused_until_ms is None
 
 
+def test_a_preview_warns_of_names_that_were_never_seen(page):
+    client = page.client()
+    for name, fields in (
+        ("pause", {"entity": "acmee", "resource": "gpt-4", "seconds": "30"}),
+        ("set-limits", {"entity": "acmee", "resource": "gpt-4", "limits": "rpd:9/day"}),
+        ("set-parent", {"entity": "acme-web", "parent": "acmee"}),
+    ):
+        text = html.unescape(preview(client, name, **fields))
+        assert "'acmee' is not known (did you mean 'acme'" in text
+    text = html.unescape(
+        preview(client, "pause", entity="acme-web", resource="gtp-4", seconds="30")
+    )
+    assert "resource 'gtp-4' is not known (did you mean 'gpt-4'?)" in text
+    text = preview(client, "pause", entity="acme-web", resource="gpt-4", seconds="30")
+    assert "is not known" not in text
+
+
 def test_tokens_are_added_and_a_bucket_is_filled(page):
     client = page.client()
     text = preview(client, "top-up", entity="debtor", resource="gpt-4", amounts="tpd=350")

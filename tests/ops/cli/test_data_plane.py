@@ -266,7 +266,7 @@ def test_pause_shows_everywhere_until_it_is_lifted(cli, opened):
 def test_a_bucket_that_was_never_used_can_be_paused(cli):
     found = cli("bucket", "pause", "key-8", "gpt-4", "30")
     assert "paused on gpt-4" in found.out
-    assert "'key-8' was not known before this pause (did you mean 'key-7'?)" in found.err
+    assert "'key-8' was not known before this change (did you mean 'key-7'?)" in found.err
 
 
 @on_both_engines

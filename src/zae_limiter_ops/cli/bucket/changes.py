@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import click
 
 from zae_limiter.exceptions import PermissionDenied, RateLimiterUnavailable
-from zae_limiter.shell_words import quoted
 from zae_limiter_ops.cli.bucket.report import describe_missing, report_buckets
 from zae_limiter_ops.cli.shared.console import confirm
 from zae_limiter_ops.cli.shared.errors import did_you_mean
@@ -23,6 +22,7 @@ from zae_limiter_ops.cli.shared.options import (
 from zae_limiter_ops.cli.shared.param_types import Seconds, amounts_option
 from zae_limiter_ops.cli.shared.store_options import store_options
 from zae_limiter_ops.cli.shared.tables import print_hint
+from zae_limiter_ops.cli.shared.unknown_names import unknown_names, warn_unknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -179,11 +179,11 @@ def pause(
 
     JSON: as bucket show, after the change.
     """
-    from zae_limiter_ops.cli.shared.lookups import is_known_entity, similar_entities, view_buckets
+    from zae_limiter_ops.cli.shared.lookups import view_buckets
 
     resource, seconds = _pause_target(resource, pause_s, all_resources)
     with store.open() as repository:
-        is_known = is_known_entity(repository, entity_id)
+        unknown = unknown_names(repository, entity_id, resource)
         resources = [resource] if resource else _all_resources(repository, entity_id)
         if not resources:
             raise click.ClickException(
@@ -192,9 +192,7 @@ def pause(
             )
         _change_each(resources, lambda name: repository.pause(entity_id, name, seconds, principal))
         after = view_buckets(repository, entity_id, resource)
-        if not is_known:
-            suggestion = did_you_mean(entity_id, similar_entities(repository, entity_id))
-            print_hint(output, f"{quoted(entity_id)} was not known before this pause{suggestion}")
+    warn_unknown(output, unknown)
     report_buckets(output, entity_id, after)
     limited = {view.state.resource for view in after}
     unlimited = [name for name in resources if name not in limited]

@@ -23,11 +23,14 @@ from zae_limiter_ops.cli.shared.limit_tables import (
     report_removal,
 )
 from zae_limiter_ops.cli.shared.modes import (
+    DENY,
     NAMES,
+    force_option,
     mode_json,
     print_mode,
     report_mode,
     until_option,
+    warn_of_caches,
 )
 from zae_limiter_ops.cli.shared.options import (
     if_missing_option,
@@ -39,6 +42,11 @@ from zae_limiter_ops.cli.shared.options import (
 from zae_limiter_ops.cli.shared.param_types import limits_option
 from zae_limiter_ops.cli.shared.store_options import store_options
 from zae_limiter_ops.cli.shared.tables import print_hint, print_result
+from zae_limiter_ops.cli.shared.unknown_names import (
+    refuse_unknown,
+    unknown_names,
+    warn_unknown,
+)
 
 if TYPE_CHECKING:
     from zae_limiter._sync.repository import SyncRepository
@@ -84,11 +92,13 @@ def set_defaults(
     JSON: resource, limits (as stored), changed.
     """
     with store.open(create=True) as repository:
+        unknown = unknown_names(repository, None, resource)
         before = repository.get_resource_defaults(resource)
         changed = repository.set_resource_defaults(
             resource, limits, principal, if_missing=if_missing
         )
         after = repository.get_resource_defaults(resource)
+    warn_unknown(output, unknown)
     change = LimitChange(before, after, changed)
     report_change(output, {"resource": resource}, resource, change)
 
@@ -119,6 +129,7 @@ def get_defaults(store: StoreLocation, resource: str, output: str) -> None:
 @resource_argument
 @click.argument("mode", metavar="MODE", type=click.Choice(NAMES))
 @until_option
+@force_option
 @principal_option
 @store_options
 @output_option
@@ -127,6 +138,7 @@ def set_mode(
     resource: str,
     mode: str,
     until: str | None,
+    force: bool,
     principal: str | None,
     output: str,
 ) -> None:
@@ -134,7 +146,8 @@ def set_mode(
 
     MODE is enforce (the usual one), shadow (charge every call, reject none), bypass (count usage
     only) or deny (reject every call). The mode of an entity wins over that of a resource, but deny
-    wins over all other modes. Clients apply a mode within their cache time, by default a minute.
+    wins over all other modes. Clients apply a mode within their cache time, by default a minute. A
+    resource that was never seen is denied with --force only.
 
     \b
     Examples:
@@ -145,10 +158,16 @@ def set_mode(
     JSON: resource, mode (null: enforce), until, changed.
     """
     with store.open(create=True) as repository:
+        unknown = unknown_names(repository, None, resource)
+        if mode == DENY:
+            refuse_unknown(unknown, force=force)
         before = repository.get_mode(resource)
         changed = repository.set_mode(resource, None, mode, until, principal)  # type: ignore[arg-type]
         after = repository.get_mode(resource)
+    warn_unknown(output, unknown)
     report_mode(output, {"resource": resource}, resource, (before, after), changed)
+    if mode == DENY:
+        warn_of_caches(output)
 
 
 @resource.command("delete-defaults")

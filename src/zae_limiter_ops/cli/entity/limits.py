@@ -27,6 +27,7 @@ from zae_limiter_ops.cli.shared.options import (
 from zae_limiter_ops.cli.shared.param_types import limits_option
 from zae_limiter_ops.cli.shared.store_options import store_options
 from zae_limiter_ops.cli.shared.tables import print_hint
+from zae_limiter_ops.cli.shared.unknown_names import unknown_names, warn_unknown
 
 if TYPE_CHECKING:
     from zae_limiter._sync.repository import SyncRepository
@@ -64,6 +65,7 @@ def set_limits(
     JSON: entity_id, resource ("_default_": all without their own), limits (as stored), changed.
     """
     with store.open(create=True) as repository:
+        unknown = unknown_names(repository, entity_id, resource)
         before = repository.get_limits(entity_id, resource)
         changed = repository.set_limits(
             entity_id, limits, resource, principal, if_missing=if_missing
@@ -71,6 +73,7 @@ def set_limits(
         after = repository.get_limits(entity_id, resource)
     subject = {"entity_id": entity_id, "resource": resource}
     label = f"{entity_id} on {describe_resource(resource)}"
+    warn_unknown(output, unknown)
     report_change(output, subject, label, LimitChange(before, after, changed))
 
 
@@ -136,7 +139,10 @@ def delete_limits(
 
 
 def _none_stored(repository: SyncRepository, entity_id: str, resource: str) -> str:
+    unknown = unknown_names(repository, entity_id, None)
     suggestion = did_you_mean(resource, repository.list_resources_with_entity_configs())
+    if unknown:
+        suggestion = unknown[0].suggestion
     return (
         f"{quoted(entity_id)} has no limits of its own on {describe_resource(resource)}"
         f"{suggestion}; "

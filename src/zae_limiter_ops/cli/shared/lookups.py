@@ -262,24 +262,40 @@ def last_used_hour(repository: SyncRepository, entity_id: str, resource: str) ->
 
 
 def is_known_entity(repository: SyncRepository, entity_id: str) -> bool:
-    """Return whether an entity was created, has limits of its own, or has buckets."""
-    if repository.get_buckets(entity_id):
-        return True
-    return view_entity(repository, entity_id).is_known
+    """Return whether an entity was created or used, or has limits or a mode of its own.
+
+    The cheapest reads come first.
+    """
+    return (
+        bool(repository.get_buckets(entity_id))
+        or repository.get_entity(entity_id) is not None
+        or bool(repository.get_limits(entity_id))
+        or repository.get_mode(entity_id=entity_id) is not None
+        or any(
+            _has_own(repository, entity_id, resource)
+            for resource in repository.list_resources_with_entity_configs()
+            if resource != DEFAULT_RESOURCE
+        )
+        or bool(repository.get_usage_summary(entity_id).snapshot_count)
+    )
 
 
 def is_known_resource(repository: SyncRepository, resource: str) -> bool:
-    """Return whether a resource has defaults, limits of entities, or buckets."""
+    """Return whether a resource has defaults, limits of entities, or buckets, or was used."""
     return (
         resource in repository.list_resources_with_defaults()
         or resource in repository.list_resources_with_entity_configs()
         or bool(repository.list_buckets(1, resource=resource)[0])
+        or resource in repository.list_resources()
     )
 
 
 def similar_entities(repository: SyncRepository, entity_id: str) -> list[str]:
-    """Return some ids that start like this one, from a few cheap reads."""
-    return entity_ids_after(repository, entity_id[:TRUSTED_PREFIX], SUGGESTION_PAGE)
+    """Return some ids that start like this one, and some that are in use, from cheap reads."""
+    states, _ = repository.list_buckets(SUGGESTION_PAGE)
+    in_use = {state.entity_id for state in states}
+    start = entity_id[:TRUSTED_PREFIX]
+    return sorted(in_use.union(entity_ids_after(repository, start, SUGGESTION_PAGE)))
 
 
 def similar_resources(repository: SyncRepository) -> list[str]:

@@ -8,7 +8,7 @@ import click
 
 from zae_limiter_ops.cli.shared.formatting import LEVELS
 from zae_limiter_ops.cli.shared.options import validation_callback
-from zae_limiter_ops.cli.shared.tables import print_line, print_result
+from zae_limiter_ops.cli.shared.tables import print_hint, print_line, print_result
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from zae_limiter.models.config import ConfigSource
     from zae_limiter.models.switches import Switch
 
+DENY = "deny"
 INHERIT = "inherit"  # removes the mode of an entity
 # The same names as in zae_limiter.models.switches, which the help must not import.
-NAMES = ("enforce", "shadow", "bypass", "deny")
+NAMES = ("enforce", "shadow", "bypass", DENY)
 
 
 def _until(value: str | None) -> str | None:
@@ -35,6 +36,9 @@ until_option = click.option(
     metavar="TIME",
     callback=validation_callback(_until),
     help="End of the mode as ISO time, such as 2026-12-01T09:00:00Z; default: no end.",
+)
+force_option = click.option(
+    "--force", is_flag=True, help="Deny a key or a resource that was never seen."
 )
 
 
@@ -102,3 +106,14 @@ def report_mode(
     fields = {**subject, **(mode_json(after) or {"mode": None, "until": None})}
     text = f"{label}: {describe_mode(after)} ({earlier})"
     print_result(output, {**fields, "changed": changed}, text)
+
+
+def warn_of_caches(output: str, advice: str = "") -> None:
+    """Say how long the calls of other processes may go on after a deny."""
+    from zae_limiter.settings import Settings
+
+    print_hint(
+        output,
+        "other processes may admit calls for the rest of their config_cache_ttl, "
+        f"{Settings().config_cache_ttl:g} s by default{advice}",
+    )

@@ -30,7 +30,7 @@ def test_modes_are_set_shown_and_removed(cli, opened):
 
 @on_both_engines
 def test_an_entity_that_has_only_a_mode_is_known(cli):
-    cli("entity", "set-mode", "stranger", "deny")
+    cli("entity", "set-mode", "stranger", "deny", "--force")
     assert "mode: deny (entity, any resource)" in cli("entity", "show", "stranger").out
     found = cli("entity", "set-mode", "stranger", "inherit", "--output", "json").json
     assert found == {
