@@ -5,9 +5,6 @@ import logging
 from io import StringIO
 
 import pytest
-from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metrics
-from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
-from opentelemetry.exporter.prometheus import PrometheusMetricReader
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import (
     ConsoleMetricExporter,
@@ -17,7 +14,6 @@ from opentelemetry.sdk.metrics.export import (
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import ConsoleSpanExporter, SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from prometheus_client import REGISTRY, generate_latest
 
 from zae_limiter import Limit, SyncRateLimiter, SyncRepository
 from zae_limiter.telemetry import OpenTelemetryHooks
@@ -74,7 +70,8 @@ def test_otlp_carries_money_as_numbers_and_text(tracers):
     tracers.add_span_processor(SimpleSpanProcessor(exporter))
     meters = MeterProvider([reader])
     spend(meters, tracers)
-    message = encode_metrics(reader.get_metrics_data())
+    otlp = pytest.importorskip("opentelemetry.exporter.otlp.proto.common.metrics_encoder")
+    message = otlp.encode_metrics(reader.get_metrics_data())
     points = {
         metric.name: metric.sum.data_points[0]
         for metric in message.resource_metrics[0].scope_metrics[0].metrics
@@ -83,15 +80,18 @@ def test_otlp_carries_money_as_numbers_and_text(tracers):
     assert points["zae_limiter.tokens.used"].as_double == 1.25
     assert points["zae_limiter.tokens.refunded"].as_double == 1.25
     meters.shutdown()
-    encoded = str(encode_spans(exporter.get_finished_spans()))
+    otlp = pytest.importorskip("opentelemetry.exporter.otlp.proto.common.trace_encoder")
+    encoded = str(otlp.encode_spans(exporter.get_finished_spans()))
     assert "zae_limiter.consume.usd" in encoded
     assert "zae_limiter.cost.usd" in encoded
 
 
 def test_prometheus_shows_money_as_numbers(tracers):
-    meters = MeterProvider([PrometheusMetricReader()])
+    exporter = pytest.importorskip("opentelemetry.exporter.prometheus")
+    prometheus = pytest.importorskip("prometheus_client")
+    meters = MeterProvider([exporter.PrometheusMetricReader()])
     spend(meters, tracers)
-    shown = generate_latest(REGISTRY).decode()
+    shown = prometheus.generate_latest(prometheus.REGISTRY).decode()
     meters.shutdown()
     used = [line for line in shown.splitlines() if line.startswith("zae_limiter_tokens_used")]
     assert [float(line.rpartition(" ")[2]) for line in used] == [1.25]
