@@ -105,6 +105,35 @@ def test_what_no_limit_may_be_is_refused_by_field(text, field):
     assert caught.value.field == field
 
 
+@pytest.mark.parametrize(
+    ("text", "right"),
+    [
+        ("usd:5/month@UTC", "usd:5USD/month@UTC"),
+        ("EUR:5k/day@UTC,soft", "EUR:5kEUR/day@UTC,soft"),
+        ("jpy:500/5h@first-use", "jpy:500JPY/5h@first-use"),
+        ("eur:5USD/month@UTC", "eur:5EUR/month@UTC"),
+    ],
+)
+def test_a_limit_named_after_a_currency_counts_this_currency(text, right):
+    with pytest.raises(ValidationError) as caught:
+        Limit.parse(text)
+    assert (caught.value.field, caught.value.value) == ("limit.name", text.partition(":")[0])
+    assert f" write {right}," in caught.value.reason
+    assert Limit.parse(right).currency == right[:3].upper()
+
+
+def test_a_budget_named_after_another_currency_is_refused():
+    with pytest.raises(ValidationError, match=r'this budget is in USD.* currency="EUR"'):
+        Limit.budget("eur", "5.00", per="month")
+    with pytest.raises(ValidationError, match=r'this budget is in EUR.* currency="USD"'):
+        Limit.budget("usd", "5.00", currency="EUR", per="month")
+    with pytest.raises(ValidationError, match="counts tokens"):
+        Limit.from_dict({"name": "gbp", "quota": 5, "per": "month"})
+    assert Limit.budget("team", "5.00", per="month").currency == "USD"
+    assert Limit.quota("all", 5, per="month").name == "all"  # a word, and the lek of Albania
+    assert Limit.per_minute("usd", 5).currency is None  # its notation cannot be taken for money
+
+
 QUOTAS = {
     "tokens:1M/month@Europe/Berlin": Limit.quota(
         "tokens", 1_000_000, per="month", zone="Europe/Berlin"

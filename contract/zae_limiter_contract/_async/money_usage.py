@@ -87,20 +87,21 @@ class MoneyUsageContract(Contract):
         assert all(each.currencies == {"usd": "USD"} for each in ranking.consumers)
 
     async def test_two_currencies_of_one_name_are_not_added_up(self, billed: World) -> None:
-        euros = Limit.budget("usd", "1.00", currency="EUR", per="month")
-        await billed.repo.set_resource_defaults("a", [DOLLARS])
+        dollars = Limit.budget("cost", "1.00", per="month")
+        euros = Limit.budget("cost", "1.00", currency="EUR", per="month")
+        await billed.repo.set_resource_defaults("a", [dollars])
         await billed.repo.set_resource_defaults("b", [euros])
-        await billed.repo.set_resource_defaults("c", [Limit.per_minute("usd", 10)])
+        await billed.repo.set_resource_defaults("c", [Limit.per_minute("cost", 10)])
         for resource, amount in ("a", "0.1"), ("b", "0.2"), ("c", 3):
-            async with billed.limiter.acquire(USER, resource, {"usd": amount}):
+            async with billed.limiter.acquire(USER, resource, {"cost": amount}):
                 pass
         summary = await billed.repo.get_usage_summary(USER)
         assert summary.total == {
-            "usd (USD)": Decimal("0.10"),
-            "usd (EUR)": Decimal("0.20"),
-            "usd": 3,
+            "cost (USD)": Decimal("0.10"),
+            "cost (EUR)": Decimal("0.20"),
+            "cost": 3,
         }
-        assert summary.currencies == {"usd (USD)": "USD", "usd (EUR)": "EUR"}
+        assert summary.currencies == {"cost (USD)": "USD", "cost (EUR)": "EUR"}
 
     async def test_a_rejected_amount_is_reported_in_currency_units(self, billed: World) -> None:
         await billed.configure(TOKENS, DOLLARS)

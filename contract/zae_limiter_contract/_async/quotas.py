@@ -411,13 +411,13 @@ class QuotaContract(Contract):
 
     async def test_another_currency_begins_full_and_forgets_holds(self, world: World) -> None:
         at(world, NOON)
-        await world.configure(USD)
-        async with world.limiter.acquire(USER, API, {"usd": "4"}) as lease:
-            await world.configure(Limit.budget("usd", 20, currency="EUR", per="month"))
-            async with world.limiter.acquire(USER, API, {"usd": "5"}) as other:
-                await other.settle(usd="1")
-            await lease.settle(usd="3")
-        shown = await status(world, "usd")
+        await world.configure(Limit.budget("cost", 10, per="month"))
+        async with world.limiter.acquire(USER, API, {"cost": "4"}) as lease:
+            await world.configure(Limit.budget("cost", 20, currency="EUR", per="month"))
+            async with world.limiter.acquire(USER, API, {"cost": "5"}) as other:
+                await other.settle(cost="1")
+            await lease.settle(cost="3")
+        shown = await status(world, "cost")
         assert (shown.available, shown.used, shown.held) == (19, 1, 0)
 
     async def test_a_quota_of_another_kind_forgets_holds(self, world: World) -> None:

@@ -413,13 +413,13 @@ class QuotaContract(Contract):
 
     def test_another_currency_begins_full_and_forgets_holds(self, world: World) -> None:
         at(world, NOON)
-        world.configure(USD)
-        with world.limiter.acquire(USER, API, {"usd": "4"}) as lease:
-            world.configure(Limit.budget("usd", 20, currency="EUR", per="month"))
-            with world.limiter.acquire(USER, API, {"usd": "5"}) as other:
-                other.settle(usd="1")
-            lease.settle(usd="3")
-        shown = status(world, "usd")
+        world.configure(Limit.budget("cost", 10, per="month"))
+        with world.limiter.acquire(USER, API, {"cost": "4"}) as lease:
+            world.configure(Limit.budget("cost", 20, currency="EUR", per="month"))
+            with world.limiter.acquire(USER, API, {"cost": "5"}) as other:
+                other.settle(cost="1")
+            lease.settle(cost="3")
+        shown = status(world, "cost")
         assert (shown.available, shown.used, shown.held) == (19, 1, 0)
 
     def test_a_quota_of_another_kind_forgets_holds(self, world: World) -> None:

@@ -218,7 +218,8 @@ class Limit:
         """Allow ``amount`` of money in each window; see ``Limit.quota``.
 
         Amounts are in currency units, with up to nine decimal places: a Decimal, a text or a whole
-        number. A float raises ValidationError, since most prices have no exact float.
+        number. A float raises ValidationError, since most prices have no exact float, and so does
+        the code of another currency as the name: ``eur`` with the currency USD.
         """
         from zae_limiter.models.money import exact_billionths  # rates need no decimal numbers
 
@@ -311,6 +312,10 @@ class Limit:
             raise ValidationError(
                 "limit.currency", currency, "must be three capital letters, such as USD"
             )
+        if len(self.name) == 3:
+            from zae_limiter.models.currencies import check_name  # rates do not need it
+
+            check_name(self)
 
     def _check_slots(self, lease_ttl: int) -> None:
         check_positive(self.capacity, "limit.n")
