@@ -9,6 +9,10 @@
 Numbers are whole: remaining tokens are rounded down and never negative, times are rounded up. If
 the entity and its parent both have a limit, it is shown once, with the fewer remaining tokens. The
 headers are about quotas over time, so limits on calls in flight are left out.
+
+Money is whole as well, in millionths of the currency unit: ``RateLimit-Policy`` names this unit
+(``qu="micro-USD"``). The other two styles have no units, so they leave budgets out: a client that
+reads 0 for the last 0.50 USD would stop.
 """
 
 from __future__ import annotations
@@ -25,6 +29,7 @@ if TYPE_CHECKING:
 
     from zae_limiter.models.status import HeaderStyle, LimitStatus
 
+MILLIONTHS = 10**6
 LARGEST_INTEGER = 999_999_999_999_999  # in a structured field (RFC 9651)
 # The last part of a limit's name tells what it counts. OpenAI's headers leave out other names.
 REQUESTS = frozenset({"rps", "rpm", "rph", "rpd", "requests"})
@@ -42,6 +47,8 @@ def rate_limit_headers(
     if write is None:
         raise ValidationError("style", style, f"must be one of {', '.join(_STYLES)}")
     rates = [status for status in statuses if not status.limit.is_concurrent]
+    if style != "ietf":
+        rates = [status for status in rates if status.limit.currency is None]
     tightest = _tightest_by_name(rates)
     return write(tightest, now_ms) if tightest else {}
 
@@ -71,11 +78,24 @@ def _ietf(statuses: Sequence[LimitStatus], now_ms: int | None) -> dict[str, str]
 def _policy(status: LimitStatus) -> str:
     """Write a limit. Its rate is the policy; a different burst is a parameter of our own."""
     limit = status.limit
-    amount = limit.amount if limit.is_quota else limit.refill_amount
-    rate = f'"{limit.name}";q={_integer(amount)};w={limit.refill_period_seconds}'
+    if limit.currency is not None:
+        unit = f'qu="micro-{limit.currency}"'
+        return f'"{limit.name}";q={_micros(limit.amount)};{unit};w={_window_s(status)}'
+    rate = f'"{limit.name}";q={_integer(limit.refill_amount)};w={_window_s(status)}'
     if limit.capacity == limit.refill_amount:
         return rate
     return f"{rate};zae-burst={_integer(limit.capacity)}"
+
+
+def _window_s(status: LimitStatus) -> int:
+    """Return the seconds of a period; of a quota the length of its window, which is not constant.
+
+    The statuses of a quota whose window has not begun name no window.
+    """
+    start, end = status.window_start, status.window_end
+    if start is None or end is None:
+        return status.limit.refill_period_seconds
+    return int(end.timestamp() - start.timestamp())  # a difference of local times ignores changes
 
 
 def _quota(status: LimitStatus, now_ms: int | None) -> str:
@@ -86,7 +106,9 @@ def _quota(status: LimitStatus, now_ms: int | None) -> str:
     """
     seconds = status.retry_after_seconds if status.exceeded else seconds_until_full(status, now_ms)
     until = NEVER_FITS_S if math.isinf(seconds) else math.ceil(seconds)
-    return f'"{status.limit_name}";r={_integer(_remaining(status))};t={_integer(until)}'
+    left = _remaining(status)
+    shown = _integer(left) if status.limit.currency is None else _micros(left)
+    return f'"{status.limit_name}";r={shown};t={_integer(until)}'
 
 
 def _x_ratelimit(statuses: Sequence[LimitStatus], now_ms: int | None) -> dict[str, str]:
@@ -94,7 +116,7 @@ def _x_ratelimit(statuses: Sequence[LimitStatus], now_ms: int | None) -> dict[st
     tightest = min(statuses, key=_tightness)
     headers = {
         "X-RateLimit-Limit": str(int(tightest.limit.amount)),
-        "X-RateLimit-Remaining": str(_remaining(tightest)),
+        "X-RateLimit-Remaining": str(int(_remaining(tightest))),
     }
     if now_ms is not None:
         full_s = math.ceil(now_ms / 1000 + seconds_until_full(tightest, now_ms))
@@ -109,7 +131,7 @@ def _openai(statuses: Sequence[LimitStatus], now_ms: int | None) -> dict[str, st
         if counted:
             tightest = min(counted, key=_tightness)
             headers[f"x-ratelimit-limit-{kind}"] = str(int(tightest.limit.amount))
-            headers[f"x-ratelimit-remaining-{kind}"] = str(_remaining(tightest))
+            headers[f"x-ratelimit-remaining-{kind}"] = str(int(_remaining(tightest)))
             headers[f"x-ratelimit-reset-{kind}"] = go_duration(seconds_until_full(tightest, now_ms))
     return headers
 
@@ -154,14 +176,19 @@ def _tightness(status: LimitStatus) -> tuple[float, float]:
     return waiting, available / float(status.limit.amount)
 
 
-def _remaining(status: LimitStatus) -> int:
-    """Return the tokens that a client could still take; 0 while the bucket is paused or denied."""
+def _remaining(status: LimitStatus) -> int | Decimal:
+    """Return what a client could still take; 0 while the bucket is paused or denied."""
     is_stopped = status.paused_seconds or status.mode == "deny"
-    return 0 if is_stopped else max(0, int(status.available))
+    return 0 if is_stopped else max(0, status.available)
 
 
 def _last_part(name: str) -> str:
     return name.replace("-", ".").replace("_", ".").rpartition(".")[2].lower()
+
+
+def _micros(amount: int | Decimal) -> int:
+    """Return money in millionths of the currency unit, rounded down."""
+    return _integer(amount * MILLIONTHS)
 
 
 def _integer(number: int | Decimal) -> int:

@@ -208,6 +208,19 @@ def test_quotas_are_used_and_not_only_held(ask, limiter):
     assert (status.used, status.held) == (8, 0)
 
 
+def test_a_budget_is_not_shown_as_a_number_of_requests(ask, limiter):
+    budget = Limit.budget("usd", "1.00", per="month")
+    limiter.set_limits("b", [budget, Limit.per_minute("tpd", 100)], "gpt-4")
+    with limiter.acquire("b", "gpt-4", {"usd": "1.01"}, mode="shadow"):
+        pass
+    with limiter.acquire("b", "gpt-4", {"tpd": 1}) as lease:
+        lease.adjust(usd="1.50")
+    [status] = ask(descriptor(tenant="b")).statuses
+    assert status.code == OVER
+    assert not status.HasField("current_limit")
+    assert status.duration_until_reset.seconds > 0
+
+
 def test_an_override_replaces_the_stored_limit(ask, limiter):
     codes = [ask(descriptor(tenant="o", limit=(2, "HOUR"))).overall_code for _ in range(3)]
     assert codes == [OK, OK, OVER]

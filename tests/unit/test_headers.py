@@ -2,6 +2,9 @@
 
 import math
 import pickle
+from datetime import UTC, datetime
+from decimal import Decimal
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -102,6 +105,62 @@ def test_numbers_stay_within_a_structured_field():
     found = rate_limit_headers([status(huge, 10**15)], now_ms=NOW_MS)
     assert found["RateLimit"] == '"rpm";r=999999999999999;t=0'
     assert found["RateLimit-Policy"] == '"rpm";q=999999999999999;w=1'
+
+
+def quota_status(limit, available, start, end):
+    return LimitStatus(
+        "team",
+        "api",
+        limit.name,
+        limit,
+        available,
+        1,
+        exceeded=available < 1,
+        retry_after_seconds=0.0,
+        window_start=start,
+        window_end=end,
+    )
+
+
+def test_money_is_shown_in_millionths_so_that_a_rest_is_not_nothing():
+    start, end = datetime(2027, 1, 1, tzinfo=UTC), datetime(2027, 2, 1, tzinfo=UTC)
+    budget = Limit.budget("usd", "20.00", per="month")
+    half = quota_status(budget, Decimal("0.50"), start, end)
+    found = rate_limit_headers([half], now_ms=NOW_MS)
+    assert found["RateLimit-Policy"] == f'"usd";q=20000000;qu="micro-USD";w={31 * 86_400}'
+    assert found["RateLimit"].startswith('"usd";r=500000;t=')
+    largest = Limit.budget("eur", 10**9, currency="EUR", per="month")
+    found = rate_limit_headers([quota_status(largest, Decimal(-3), start, end)], now_ms=NOW_MS)
+    assert found["RateLimit-Policy"].startswith('"eur";q=999999999999999;qu="micro-EUR";')
+    assert found["RateLimit"].startswith('"eur";r=0;')
+
+
+@pytest.mark.parametrize("style", ["x-ratelimit", "openai"])
+def test_styles_without_units_leave_money_out(style):
+    budget = Limit.budget("tokens", "20.00", per="month")
+    poor = quota_status(budget, Decimal("0.01"), None, None)
+    assert rate_limit_headers([poor], style, now_ms=NOW_MS) == {}
+    assert rate_limit_headers([poor, *LEFT], style, now_ms=NOW_MS) == rate_limit_headers(
+        LEFT, style, now_ms=NOW_MS
+    )
+
+
+def test_the_window_of_a_quota_has_its_real_length():
+    monthly = Limit.quota("tokens", 100, per="month", zone="Europe/Berlin")
+    berlin = ZoneInfo("Europe/Berlin")
+    start, end = datetime(2026, 2, 1, tzinfo=berlin), datetime(2026, 3, 1, tzinfo=berlin)
+    [policy] = _policies(quota_status(monthly, 100, start, end))
+    assert policy == f'"tokens";q=100;w={28 * 86_400}'
+    start, end = datetime(2026, 3, 1, tzinfo=berlin), datetime(2026, 4, 1, tzinfo=berlin)
+    [policy] = _policies(quota_status(monthly, 100, start, end))
+    assert policy == f'"tokens";q=100;w={31 * 86_400 - 3600}'  # one hour of March is skipped
+    session = Limit.quota("session", 100, after_first_use="5h")
+    [policy] = _policies(quota_status(session, 100, None, None))
+    assert policy == '"session";q=100;w=18000'
+
+
+def _policies(*statuses):
+    return rate_limit_headers(statuses, now_ms=NOW_MS)["RateLimit-Policy"].split(", ")
 
 
 @pytest.mark.parametrize(

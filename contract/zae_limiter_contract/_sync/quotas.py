@@ -90,6 +90,18 @@ class QuotaContract(Contract):
         world.clock.advance(seconds=60)
         world.take(tokens=5)
 
+    def test_headers_show_money_in_its_unit_and_the_real_window(self, world: World) -> None:
+        at(world, datetime(2026, 2, 10, tzinfo=UTC))
+        world.configure(Limit.budget("usd", "2.00", per="month"), RPM)
+        with world.limiter.acquire(USER, API, {"usd": "1.50"}) as lease:
+            headers = lease.headers()
+        policies, left = headers["RateLimit-Policy"], headers["RateLimit"]
+        assert f'"usd";q=2000000;qu="micro-USD";w={28 * DAY_S}' in policies.split(", ")
+        assert f'"usd";r=500000;t={19 * DAY_S}' in left.split(", ")
+        refused = world.refusal(usd="0.75")  # type: ignore[arg-type]
+        assert '"usd";r=500000;' in refused.headers()["RateLimit"]
+        assert refused.headers("x-ratelimit")["X-RateLimit-Limit"] == "100"
+
     def test_a_window_from_first_use_begins_with_a_charge(self, world: World) -> None:
         at(world, NOON)
         world.configure(SESSION, RPM)

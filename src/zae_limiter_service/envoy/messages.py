@@ -86,16 +86,21 @@ def _add_status(into: Any, ask: DescriptorAsk | None, verdict: Verdict | None, n
     status = _shown(verdict.statuses, ask.target.counted)
     if status is None:  # let through in an outage
         return
+    if status.limit.currency is None:  # the protocol has no unit of money, and 0.50 would be 0
+        _add_limit(into, status)
+    seconds = seconds_until_full(status, now_ms)
+    if status.exceeded:
+        seconds = status.retry_after_seconds
+    into.duration_until_reset.FromMilliseconds(_milliseconds(seconds))
+
+
+def _add_limit(into: Any, status: LimitStatus) -> None:
     limit = status.limit
     per_window = limit.amount if limit.is_quota else limit.refill_amount
     into.current_limit.name = limit.name
     into.current_limit.requests_per_unit = min(int(per_window), MAX_UINT32)
     into.current_limit.unit = UNITS.get(limit.refill_period_seconds, Unit.UNKNOWN)
     into.limit_remaining = min(max(0, int(status.available)), MAX_UINT32)
-    seconds = seconds_until_full(status, now_ms)
-    if status.exceeded:
-        seconds = status.retry_after_seconds
-    into.duration_until_reset.FromMilliseconds(_milliseconds(seconds))
 
 
 def _milliseconds(seconds: float) -> int:
