@@ -58,6 +58,7 @@ from zae_limiter_dashboard.templating import environment
 from zae_limiter_ops.cli.shared.formatting import LEVELS
 from zae_limiter_ops.cli.shared.records import print_csv
 from zae_limiter_ops.cli.shared.unknown_names import unknown_names
+from zae_limiter_ops.cli.usage.reads import unknown_resource, unused_limit
 from zae_limiter_ops.reports.columns import json_of
 from zae_limiter_ops.reports.usage_columns import entity_columns
 
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
 
     from zae_limiter import SyncRepository
     from zae_limiter.models.audit import AuditEvent
+    from zae_limiter.models.usage import UsageRanking
     from zae_limiter_dashboard.actions import Fields
     from zae_limiter_dashboard.session import Sessions
     from zae_limiter_dashboard.settings import DashboardSettings
@@ -434,6 +436,7 @@ class PageRoutes:
         ranking = None
         if is_wanted:
             ranking = repository.get_top_usage(by, last, resource=resource, limit=TOP)
+            _check_ranking(repository, ranking, resource)
         form = ask.path.rpartition(".")[2]
         if ranking is not None and form == "csv":
             text = io.StringIO()
@@ -650,6 +653,14 @@ def _usage_query(ask: Ask) -> tuple[str, str | None, str | None]:
     if resource is not None:
         check_resource(resource)
     return last if last in LASTS else LASTS[0], ask.query.get("by") or None, resource
+
+
+def _check_ranking(repository: SyncRepository, ranking: UsageRanking, resource: str | None) -> None:
+    """Raise if nothing was ranked because of an unknown limit or resource."""
+    if problem := unused_limit(ranking.by, ranking.limit_names):
+        raise ValidationError("rank by", ranking.by, problem)
+    if not ranking.limit_names and (problem := unknown_resource([repository], resource)):
+        raise ValidationError("resource", resource, problem)
 
 
 def _whole(text: str | None, default: int) -> int:

@@ -1,6 +1,7 @@
 """What the pages show, on a real store."""
 
 import csv
+import html
 import json
 import threading
 
@@ -198,6 +199,17 @@ def test_a_named_manifest_is_compared(serve, tmp_path):
     assert "gpt-4" in page.client().page("manifest", named="1")
     file.unlink()
     assert page.client().get("/n/default/manifest?named=1")[0] == 400
+
+
+@pytest.mark.parametrize("path", ["usage", "usage.csv", "usage.json"])
+def test_a_ranking_by_an_unknown_name_is_refused(page, path):
+    client = page.client()
+    status, _, text = client.get(f"/n/default/{path}?by=rdp")
+    assert status == 400
+    assert "limits with usage: rpd, tpd" in html.unescape(text)
+    status, _, text = client.get(f"/n/default/{path}?resource=gtp-4")
+    assert status == 400
+    assert "resource 'gtp-4' is not known (did you mean 'gpt-4'?)" in html.unescape(text)
 
 
 def test_usage_is_exported(page):

@@ -223,6 +223,15 @@ class UsageQueryContract(Contract):
         assert (team.entity_id, team.counters) == ("team", {"rpm": 8})
         assert team.through_children == {"rpm": 7}
 
+    async def test_a_ranking_by_a_limit_without_usage_names_those_that_have_some(
+        self, history: World
+    ) -> None:
+        await history.repo.create_entity("key-1", parent_id="team", cascade=True)
+        await history.take("key-1", rpm=4)
+        top = await history.repo.get_top_usage("rpmm", "1h")
+        assert (top.consumers, top.parents, top.limit_names) == ([], [], ("rpm",))
+        assert (await history.repo.get_top_usage(resource="unheard-of")).limit_names == ()
+
     @for_each(
         ("arguments", "field"),
         [

@@ -120,6 +120,7 @@ class UsageRanking:
     ``by`` is the limit whose tokens are compared; with None, admitted acquires are compared.
     ``consumers`` are ranked by their own usage. ``parents`` use tokens through their children and
     are ranked apart, by their whole usage, since they would always come first otherwise.
+    ``limit_names`` are the limits that have usage in these hours.
     """
 
     by: str | None
@@ -127,3 +128,4 @@ class UsageRanking:
     end_time: str
     consumers: list[EntityUsage]
     parents: list[EntityUsage]
+    limit_names: tuple[str, ...] = ()

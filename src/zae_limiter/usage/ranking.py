@@ -56,6 +56,7 @@ class TopUsage:
         self._sums: dict[str, WindowUsage] = {}
         self._consumers: list[EntityUsage] = []
         self._parents: list[EntityUsage] = []
+        self._limit_names: set[str] = set()
 
     def begin_pass(self) -> bool:
         """Rank the entities of the last pass; return whether another pass is needed."""
@@ -87,7 +88,14 @@ class TopUsage:
     def _rank(self) -> None:
         usages = [_entity_usage(entity_id, usage) for entity_id, usage in self._sums.items()]
         self._sums = {}
-        parents = [usage for usage in usages if any(usage.through_children.values())]
+        self._limit_names.update(
+            name for usage in usages for name, amount in usage.counters.items() if amount
+        )
+        parents = [
+            usage
+            for usage in usages
+            if any(usage.through_children.values()) and used_amount(usage, self._by) > 0
+        ]
         consumers = [usage for usage in usages if own_amount(usage, self._by) > 0]
         self._parents = self._first([*self._parents, *parents], used_amount)
         self._consumers = self._first([*self._consumers, *consumers], own_amount)
@@ -108,6 +116,7 @@ class TopUsage:
             end_time=iso_from_ms(self._query.end_hour * HOUR_MS),
             consumers=self._consumers,
             parents=self._parents,
+            limit_names=tuple(sorted(self._limit_names)),
         )
 
 

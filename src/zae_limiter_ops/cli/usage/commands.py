@@ -222,7 +222,8 @@ def top(
     """List the entities that used most.
 
     The ranking counts the tokens that entities used themselves. Parents have a list of their own,
-    which also counts the tokens of their children.
+    which also counts the tokens of their children. A limit that no call has used and a resource
+    that was never seen are refused.
 
     \b
     Examples:
@@ -236,11 +237,20 @@ def top(
     """
     if file is not None and output != "html":
         raise click.UsageError("--file goes with --output html")
-    from zae_limiter_ops.cli.usage.reads import rank_usage, ranked_windows
+    from zae_limiter_ops.cli.usage.reads import (
+        rank_usage,
+        ranked_windows,
+        unknown_resource,
+        unused_limit,
+    )
 
     with open_namespaces(store, all_namespaces) as namespaces:
         with status("reading usage"):
             ranking = rank_usage(namespaces, by, last, resource, limit)
+        if problem := unused_limit(by, ranking.limit_names):
+            raise click.UsageError(f"--by {by!r}: {problem}")
+        if not ranking.limit_names and (problem := unknown_resource(namespaces, resource)):
+            raise click.UsageError(problem)
         if not (ranking.consumers or ranking.parents) and output in ("table", "csv"):
             print_hint("table", NO_USAGE)
             namespaces.hint("table", ranked_windows(ranking, resource))

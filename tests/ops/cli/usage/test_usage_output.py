@@ -152,6 +152,7 @@ def test_without_a_subject_it_is_that_of_the_whole_namespace(cli, used, engine):
 @on_both_engines
 @pytest.mark.parametrize("command", ["list -e nobody", "summary -r none", "top -r none"])
 def test_where_nothing_is_recorded_it_says_so(cli, engine, command):
+    cli("resource", "set-defaults", "none", "-l", "rpm:5")
     found = cli("usage", *command.split())
     assert (found.code, found.out) == (0, "")
     assert "no usage is recorded for this selection" in found.err

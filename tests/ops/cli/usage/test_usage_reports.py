@@ -228,3 +228,31 @@ def test_a_page_of_many_windows_stays_small():
 )
 def test_options_that_contradict_each_other(cli, family, args, said):
     assert said in cli("usage", *args, "--url", family).error(2)
+
+
+@pytest.mark.parametrize("output", ["table", "json", "csv", "html"])
+@pytest.mark.parametrize("everywhere", [[], ["--all-namespaces"]])
+def test_a_ranking_by_an_unknown_name_is_refused(cli, family, tmp_path, output, everywhere):
+    rest = [*everywhere, "--output", output, "--url", family]
+    file = tmp_path / "top.html"
+    rest += ["--file", file] if output == "html" else []
+    error = cli("usage", "top", "--by", "tmp", *rest).error(2)
+    assert "--by 'tmp'" in error
+    assert "no call has used this limit (did you mean 'tpm'?); limits with usage: rpm, tpm" in error
+    error = cli("usage", "top", "--by", "tpm", "-r", "gtp-4", *rest).error(2)
+    assert "resource 'gtp-4' is not known (did you mean 'gpt-4'?)" in error
+    assert "resources in use: gpt-4" in error
+    assert not file.exists()
+
+
+def test_a_ranking_of_a_known_resource_without_usage_is_empty(cli, family):
+    cli("resource", "set-defaults", "quiet", "-l", "rpm:5", "--url", family)
+    ran = cli("usage", "top", "--by", "rpm", "-r", "quiet", "--url", family)
+    assert ran.code == 0
+    assert "no usage" in ran.err
+
+
+def test_a_limit_that_only_another_namespace_uses_can_rank_all(cli, family):
+    cli("namespace", "register", "other", "--url", family)
+    ran = cli("usage", "top", "--by", "tpm", "-A", "--output", "json", "--url", family)
+    assert [each["namespace"] for each in ran.json["consumers"]] == ["default"] * 3
