@@ -6,12 +6,14 @@
 >>> limiter = RateLimiter(repository, hooks=Metrics())
 
 The task or thread that made the call calls the hook. A hook is a plain function, even for an async
-limiter, so it should return at once. Its errors never reach the caller; the first one is logged. A
-limiter without hooks spends no time on them.
+limiter, so it should return at once. Its errors never reach the caller; the first one is logged.
+``on_lost`` and ``on_threshold`` may be called in the background: there even ``sys.exit`` is only
+logged. A limiter without hooks spends no time on them.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from time import monotonic
@@ -214,8 +216,8 @@ class Observer:
         """Begin to watch one acquire."""
         return AcquireWatch(self, entity_id, resource)
 
-    def notify(self, name: str, event: object) -> None:
-        """Call one method of every hook."""
+    def notify(self, name: str, event: object, *, in_background: bool = False) -> None:
+        """Call one method of every hook. In the background no hook can end the program."""
         for position, hook in enumerate(self._hooks):
             method = getattr(hook, name, None)
             if method is None:
@@ -224,8 +226,13 @@ class Observer:
                 method(event)
             except Exception as error:  # noqa: BLE001 - an observer must not break what it observes
                 self._log_once(position, name, hook, error)
+            except BaseException as error:
+                # No caller is there to end, and other calls rely on the task or thread.
+                if not in_background or _may_be_ctrl_c(error):
+                    raise
+                self._log_once(position, name, hook, error)
 
-    def _log_once(self, position: int, name: str, hook: object, error: Exception) -> None:
+    def _log_once(self, position: int, name: str, hook: object, error: BaseException) -> None:
         if (position, name) not in self._failed:
             self._failed.add((position, name))
             # Imported here, so that `import zae_limiter` does not import logging.
@@ -365,10 +372,16 @@ class AcquireWatch:
         event = LostEvent(
             entity_id=self._entity_id, resource=self._resource, duration_s=self._since(None)
         )
-        self._observer.notify("on_lost", event)
+        self._observer.notify("on_lost", event, in_background=True)
 
     def _since(self, began_s: float | None) -> float:
         return monotonic() - (self._began_s if began_s is None else began_s)
+
+
+def _may_be_ctrl_c(error: BaseException) -> bool:
+    """Tell whether an error may be an interrupt by the user; only the main thread gets those."""
+    is_main_thread = threading.current_thread() is threading.main_thread()
+    return isinstance(error, KeyboardInterrupt) and is_main_thread
 
 
 def raise_threshold(observer: Observer | None, crossing: Crossing) -> None:
@@ -385,7 +398,7 @@ def raise_threshold(observer: Observer | None, crossing: Crossing) -> None:
     )
     _log_threshold(event, crossing.limit)
     if observer is not None:
-        observer.notify("on_threshold", event)
+        observer.notify("on_threshold", event, in_background=True)
 
 
 def _log_threshold(event: ThresholdEvent, limit: Limit) -> None:

@@ -95,7 +95,7 @@ def test_a_filter_that_raises_is_ignored():
     logger.removeFilter(refuse)
 
 
-@pytest.mark.parametrize("error", [UserError, SystemExit])
+@pytest.mark.parametrize("error", [UserError, SystemExit, KeyboardInterrupt, GeneratorExit])
 def test_an_alarm_rings_again_after_a_call_that_has_raised(error, failing_handler):
     rung = []
 

@@ -24,6 +24,17 @@ TWO = Limit.concurrent("parallel", 2, lease_ttl=60)
 SOFT = Limit.concurrent("parallel", 1, lease_ttl=60, soft=True)
 RPM = Limit.per_minute("rpm", 10)
 KEYS = ("key-1", "key-2", "key-3")
+class Stop(BaseException):
+    """An error that programs end with; no `Exception`."""
+
+
+RAISED_BY_HOOKS = [
+    Failure,
+    Stop,
+    SystemExit,
+    asyncio.CancelledError,  # unasync: remove
+    # sync: KeyboardInterrupt,
+]
 WAIT_S = 20.0  # for what another task does; on a busy machine that may take a while
 
 
@@ -367,6 +378,34 @@ class SlotContract(Contract):
                 await world.refusal()
         finally:
             logger.removeHandler(failing_one)
+
+    @pytest.mark.parametrize("error", RAISED_BY_HOOKS)
+    async def test_a_hook_that_raises_anything_does_not_end_the_renewal_of_other_leases(
+        self, world: World, error: type[BaseException]
+    ) -> None:
+        await world.configure(Limit.concurrent("parallel", 2, lease_ttl=3))
+        world.clock.set(world.clock() // 1000 * 1000)
+        told: list[LostEvent] = []
+
+        class Failing(Hooks):
+            def on_lost(self, event: LostEvent) -> None:
+                told.append(event)
+                raise error
+
+        limiter = type(world.limiter)(world.repo, hooks=Failing())
+        async with limiter.acquire(USER, API, {}) as lost:
+            world.clock.advance(seconds=2)
+            async with world.acquire() as lease:
+                expires_ms = max(await holds(world))
+                world.clock.advance(ms=1500)  # the first is lost, the second is due
+
+                async def renewed() -> bool:
+                    return list(await holds(world)) == [expires_ms + 1000]
+
+                await until(renewed)
+                assert lost.lost
+                assert not lease.lost
+        assert len(told) == 1
 
     async def test_slots_are_shared_with_other_clients(self, world: World) -> None:
         await world.configure(TWO)

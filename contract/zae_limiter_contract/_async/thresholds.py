@@ -156,6 +156,18 @@ class ThresholdContract(Contract):
             await lease.settle(tokens=800, now=True)
             assert await scene.raised() == [50, 80]
 
+    async def test_a_hook_that_ends_the_program_ends_no_later_event(self, scene: Scene) -> None:
+        class Exiting(Told):
+            def on_threshold(self, event: ThresholdEvent) -> None:
+                super().on_threshold(event)
+                raise SystemExit
+
+        await scene.world.configure(DAILY)
+        scene.told = Exiting()
+        scene.limiter = RateLimiter(scene.world.repo, hooks=scene.told)
+        await scene.use(1000)
+        assert await scene.raised() == [50, 80, 100]
+
     async def test_a_call_that_waits_raises(self, scene: Scene) -> None:
         await scene.world.configure(DAILY)
         async with scene.limiter.acquire(USER, API, {"tokens": 500}, timeout=5):

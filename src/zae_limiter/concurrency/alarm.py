@@ -113,10 +113,13 @@ class Alarm:
             raise
 
     def _ring_once(self) -> None:
-        """Ring, and go on after any error, even after `sys.exit` in a callback of the user."""
+        """Ring, and go on after any error, even after `sys.exit` in a callback of the user.
+
+        Ctrl-C is never raised here, since only the main thread gets it.
+        """
         try:
             self._ring()
-        except (Exception, SystemExit):  # noqa: BLE001 - the thread must outlive any call
+        except BaseException:  # noqa: BLE001 - the thread must outlive any call
             # Imported here, so that `import zae_limiter` does not import logging.
             from zae_limiter.quiet_logging import quiet_logger
 
