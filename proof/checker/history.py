@@ -13,7 +13,7 @@ its amounts are whole numbers (tokens, or the smallest unit of a currency).
            ``release`` with ``changes`` (debts above 0, credits below 0) of the lease ``of``
 ``end``    its outcome: see ``OUTCOMES``; an operation without an end was never answered
 ``clock``  how far the clocks of a process are from the monotonic clock: of host and limiter
-``shape``  a bucket was split or merged, which rounds
+``shape``  a bucket was split or merged, which rounds; a full shard wastes its refill
 ``fault``  a fault struck: its interval
 ``closed`` a process ended by itself; ``lost`` counts refunds that it could not make
 ``level``  a reading after the end: what can be taken of a series

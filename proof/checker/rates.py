@@ -71,7 +71,7 @@ class Excess:
 
 @dataclass(frozen=True, slots=True)
 class Shortfall:
-    """The rejection with the most tokens that were surely there, in billionths of a token."""
+    """A wrong rejection, and the billionths of a token that were surely there."""
 
     billionths: int
     rejection: Operation
@@ -196,8 +196,8 @@ class _Tail:
         return self._sums[bisect_left(self._times, at)]
 
 
-def shortfall(history: History, bucket: Sequence[Terms], slack_ns: int) -> Shortfall | None:
-    """Return the worst rejection of a bucket, given all its series; None if all were right.
+def shortfalls(history: History, bucket: Sequence[Terms], slack_ns: int) -> list[Shortfall]:
+    """Return the wrong rejections of a bucket, given all its series.
 
     ``slack_ns`` is how long after it was written a credit may be unknown to other processes.
     """
@@ -208,17 +208,16 @@ def shortfall(history: History, bucket: Sequence[Terms], slack_ns: int) -> Short
         if each.outcome == REJECTED and each.amounts and names.issuperset(each.amounts)
     ]
     if not rejections:
-        return None
+        return []
     lowest = {each.series: _lowest_levels(history, each, rejections, slack_ns) for each in bucket}
-    worst: Shortfall | None = None
+    wrong = []
     for number, rejection in enumerate(rejections):
         levels = {series: found[number] for series, found in lowest.items()}
         if any(levels[name] < rejection.amounts.get(name, 0) * UNIT for name in names):
             continue
         there = min(levels[name] for name in rejection.amounts)
-        if worst is None or there > worst.billionths:
-            worst = Shortfall(there, rejection)
-    return worst
+        wrong.append(Shortfall(there, rejection))
+    return wrong
 
 
 def _lowest_levels(

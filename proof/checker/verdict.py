@@ -2,8 +2,8 @@
 
 Excess without clock faults: 0, except for rounding (a thousandth of a token, and 2 more for each
 split and merge, 1 for each change of limits). With clock faults: at most rate × the largest
-difference between the clocks of hosts. The same difference, and rate × the longest call, bound the
-shortfall of a rejection.
+difference between the clocks of hosts. The same difference, and rate × the duration of the call,
+bound the shortfall of a rejection.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from proof.checker.history import REJECTED, UNKNOWN, History, Terms
 from proof.checker.ledger import Balance, balance
 from proof.checker.quotas import quota_excess, windows_seen
-from proof.checker.rates import Excess, Shortfall, excess, shortfall
+from proof.checker.rates import Excess, Shortfall, excess, shortfalls
 from proof.checker.refill import UNIT
 from proof.checker.timing import (
     clock_difference_ns,
@@ -69,6 +69,7 @@ def check(history: History) -> Findings:
         quota_excess(history, terms[0], error_ns) if terms[0].is_quota else excess(history, terms)
         for terms in history.terms.values()
     ]
+    wrong = _wrong_rejections(history)
     found = Findings(
         subject=history.run["subject"],
         fault=history.run["fault"],
@@ -77,7 +78,7 @@ def check(history: History) -> Findings:
         decisions=len(history.decisions),
         firings=sum(each.firings for each in history.faults),
         excess=max(excesses, key=lambda each: each.billionths),
-        shortfall=_worst_shortfall(history),
+        shortfall=max(wrong, key=lambda each: each.billionths, default=None),
         balances=[balance(history, terms[-1]) for terms in history.terms.values()],
         unknown=sum(each.outcome == UNKNOWN for each in history.operations),
         longest_ns=longest_decision_ns(history),
@@ -91,6 +92,7 @@ def check(history: History) -> Findings:
         ),
     )
     found.broken.extend(_broken_promises(history, found, excesses, clocks_ns))
+    found.broken.extend(_too_short(history, wrong, clocks_ns))
     return found
 
 
@@ -99,19 +101,20 @@ def bucket_of(series: str) -> str:
     return series.rpartition("/")[0]
 
 
-def _worst_shortfall(history: History) -> Shortfall | None:
+def _wrong_rejections(history: History) -> list[Shortfall]:
+    """Return the wrong rejections of all buckets whose levels are known.
+
+    A limit that was changed in the run, or waited for, has no single level to compare with. In a
+    bucket that was split, a full shard wastes its refill while another one is empty.
+    """
     buckets: dict[str, list[Terms]] = {}
     for terms in history.terms.values():
-        # A limit that was changed in the run, or waited for, has no single level to compare with.
-        if len(terms) == 1 and terms[0].is_greedy and not terms[0].is_quota:
-            buckets.setdefault(bucket_of(terms[0].series), []).append(terms[0])
+        bucket = bucket_of(terms[0].series)
+        is_single = len(terms) == 1 and bucket not in history.shapes
+        if is_single and terms[0].is_greedy and not terms[0].is_quota:
+            buckets.setdefault(bucket, []).append(terms[0])
     slack_ns = history.run.get("credits_seen_within_ns", 0)
-    found = [shortfall(history, bucket, slack_ns) for bucket in buckets.values()]
-    return max(
-        (each for each in found if each is not None),
-        key=lambda each: each.billionths,
-        default=None,
-    )
+    return [each for bucket in buckets.values() for each in shortfalls(history, bucket, slack_ns)]
 
 
 def _broken_promises(
@@ -127,8 +130,6 @@ def _broken_promises(
                 f"{each.series}: {each.tokens:.3f} too many in "
                 f"{(each.end - each.begin) / 1e9:.3f} s (allowed: {allowed / UNIT:.3f})"
             )
-    if found.shortfall is not None:
-        yield from _too_short(history, found.shortfall, found.longest_ns + clocks_ns)
     for one in found.balances:
         if one.missing:
             yield f"{one.series}: {one.missing:g} are missing"
@@ -142,18 +143,19 @@ def _broken_promises(
         yield "nothing was rejected, so the limits were not tried"
 
 
-def _too_short(history: History, found: Shortfall, late_ns: int) -> Iterator[str]:
-    """Tell of a wrong rejection.
+def _too_short(history: History, wrong: list[Shortfall], clocks_ns: int) -> Iterator[str]:
+    """Tell of the worst rejection that its duration does not explain.
 
-    A call is judged at the moment at which its write was planned, or by what the process remembers
-    of such a call.
+    A call is judged at the moment at which its write was planned.
     """
-    rejection = found.rejection
-    rates = [history.terms[series][0] for series in rejection.amounts]
-    rate = max(each.refill * UNIT // each.period_ns for each in rates)
-    allowed = _MILLI + rate * late_ns
-    if found.billionths > allowed:
+    worst, allowed = 0, 0
+    for each in wrong:
+        terms = [history.terms[series][0] for series in each.rejection.amounts]
+        rate = max(one.refill * UNIT // one.period_ns for one in terms)
+        may_be_there = _MILLI + rate * (each.rejection.lasted_ns + clocks_ns)
+        if each.billionths - may_be_there > worst - allowed:
+            worst, allowed, names = each.billionths, may_be_there, ", ".join(each.rejection.amounts)
+    if worst:
         yield (
-            f"{', '.join(rejection.amounts)}: {found.tokens:.3f} were there at a rejection "
-            f"(allowed: {allowed / UNIT:.3f})"
+            f"{names}: {worst / UNIT:.3f} were there at a rejection (allowed: {allowed / UNIT:.3f})"
         )

@@ -17,13 +17,16 @@ from proof.harness.limits import (
     NANO,
     QUOTA,
     RESOURCE,
+    SHARDED,
     TUNED,
     Bucket,
     buckets_of,
     terms_of,
 )
-from proof.harness.plan import HOLD_TTL_S, Plan
+from proof.harness.plan import DYNAMODB, HOLD_TTL_S, Plan
 from zae_limiter import RateLimiter, RateLimitExceeded, Repository
+from zae_limiter.dynamodb.items.bucket import BucketId
+from zae_limiter.transport.calls import Deadline
 
 QUIET_S = max(1.5 * HOLD_TTL_S, 2.5) + 0.6
 
@@ -49,6 +52,8 @@ def tell_terms(plan: Plan, diary: Diary) -> None:
 async def read(plan: Plan, repo: Repository, diary: Diary) -> None:
     """Note usage, then levels, which takes them."""
     buckets, limiter = buckets_of(plan), RateLimiter(repo)
+    if plan.subject == DYNAMODB:
+        await _tell_splits(repo, buckets, diary)
     for bucket in (BUDGET, QUOTA):
         await _sweep(limiter, bucket)
     for bucket in () if plan.has_expiring_buckets else buckets:  # then usage is off
@@ -59,6 +64,21 @@ async def read(plan: Plan, repo: Repository, diary: Diary) -> None:
             continue  # their last terms or windows are open, or their parent's level bounds them
         for name, amount in (await _levels(limiter, bucket)).items():
             diary.tell("level", series=bucket.series(name), at=now_ns(), amount=amount)
+
+
+async def _tell_splits(repo: Repository, buckets: list[Bucket], diary: Diary) -> None:
+    """Note the splits that clients made by themselves, as they do when the store throttles.
+
+    A run is shorter than the time after which quiet shards are merged.
+    """
+    context = repo._context  # noqa: SLF001 - no public method shows shards
+    reader = context.engine.buckets.resharder._reader  # type: ignore[attr-defined]  # noqa: SLF001
+    for bucket in buckets:
+        bucket_id = BucketId(repo.namespace_id, bucket.entity, RESOURCE)
+        shards = await reader.read_all(bucket_id, context.clock, Deadline(2))
+        if bucket is not SHARDED:
+            for _ in range(len(shards) - 1):
+                diary.tell("shape", bucket=bucket.entity)
 
 
 async def _sweep(limiter: RateLimiter, bucket: Bucket) -> None:

@@ -35,6 +35,8 @@ def _rate(name: str, capacity: int, refill: int) -> Limit:
 PLAIN = [
     Bucket(f"plain-{number}", (_rate("rpm", 20, 40), _rate("tpm", 800, 400))) for number in range(3)
 ]
+# So small that no fault splits it: half of it would not hold two calls.
+NARROW = Bucket("narrow", (_rate("rpm", 3, 40),))
 WAITING = Bucket(
     "waiting", (_rate("rpm", 10, 50),), is_greedy=False, late_returns_ns=int(WAIT_S * SECOND_NS)
 )
@@ -57,7 +59,7 @@ BRIEF = [
 
 def buckets_of(plan: Plan) -> list[Bucket]:
     """Return the buckets that the workload of a plan uses."""
-    buckets = [*PLAIN, WAITING, PARENT, *CHILDREN, TUNED, BUDGET, QUOTA]
+    buckets = [*PLAIN, NARROW, WAITING, PARENT, *CHILDREN, TUNED, BUDGET, QUOTA]
     if plan.subject == DYNAMODB:
         buckets.append(SHARDED)
     if plan.has_expiring_buckets:

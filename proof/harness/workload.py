@@ -16,6 +16,7 @@ from proof.harness.limits import (
     BUDGET,
     CHILDREN,
     NANO,
+    NARROW,
     PLAIN,
     QUOTA,
     RESOURCE,
@@ -110,7 +111,7 @@ class Workload:
             await self._block(lease, chance)
 
     def _some_bucket(self, chance: Random) -> Bucket:
-        kinds: list[Bucket] = [*PLAIN * 2, WAITING, *CHILDREN, TUNED, BUDGET, BUDGET, QUOTA]
+        kinds: list[Bucket] = [*PLAIN * 2, NARROW, WAITING, *CHILDREN, TUNED, BUDGET, BUDGET, QUOTA]
         if self._plan.subject == DYNAMODB:
             kinds += [SHARDED, SHARDED]
         if self._plan.has_expiring_buckets:  # one after the other, so that the others expire
@@ -321,7 +322,7 @@ def _some_amounts(bucket: Bucket, chance: Random) -> dict[str, int]:
         return {"calls": chance.randint(1, 3)}
     if bucket is SHARDED:
         return {"rpm": chance.choice((1, 2, 5, 30))}
-    amounts = {"rpm": chance.randint(1, 5)}
+    amounts = {"rpm": chance.randint(1, min(5, bucket.limits[0].capacity))}
     if bucket in PLAIN and chance.random() < 0.8:
         amounts["tpm"] = chance.choice((10, 50, 400))
     return amounts

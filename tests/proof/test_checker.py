@@ -104,6 +104,38 @@ def test_rejections_with_tokens_left_are_found():
     assert any(each is not None and each.tokens >= 1 for each in found)
 
 
+@pytest.mark.parametrize(("lasts_ms", "is_wrong"), [(1, True), (250, False)])
+def test_a_rejection_is_explained_by_its_own_duration_and_not_by_that_of_another_call(
+    lasts_ms, is_wrong
+):
+    lines = _lines(
+        *_call(1, 0, 2000, "admitted", amount=5),
+        *_call(2, 3000, 3000 + lasts_ms, "rejected", amount=12),
+    )
+    found = check(read_history(lines))
+    assert found.shortfall.tokens == CAPACITY
+    assert bool(found.broken) is is_wrong
+
+
+def test_a_short_rejection_is_found_beside_a_long_one_with_more_tokens():
+    lines = _lines(
+        *_call(1, 0, 200, "rejected", amount=12),
+        *_call(2, 1000, 1000, "admitted", amount=9),
+        *_call(3, 1001, 1002, "rejected", amount=11),
+    )
+    (line,) = check(read_history(lines)).broken
+    assert line.startswith(f"{SERIES}: 11.")
+
+
+def test_the_rejections_of_a_split_bucket_are_not_judged():
+    rejected = list(_call(1, 0, 1, "rejected", amount=12))
+    split = {"kind": "shape", "process": "p", "bucket": SERIES.rpartition("/")[0]}
+    assert check(read_history(_lines(*rejected))).shortfall is not None
+    found = check(read_history(_lines(*rejected, split)))
+    assert found.shortfall is None
+    assert found.broken == []
+
+
 def test_the_worst_window_is_that_of_brute_force():
     chance = Random(7)
     for _ in range(300):
