@@ -24,6 +24,8 @@ TWO = Limit.concurrent("parallel", 2, lease_ttl=60)
 SOFT = Limit.concurrent("parallel", 1, lease_ttl=60, soft=True)
 RPM = Limit.per_minute("rpm", 10)
 KEYS = ("key-1", "key-2", "key-3")
+
+
 class Stop(BaseException):
     """An error that programs end with; no `Exception`."""
 

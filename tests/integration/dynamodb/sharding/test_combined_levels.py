@@ -66,6 +66,20 @@ async def test_all_of_a_full_bucket_can_be_had(either, shape):
     assert either.spent() == 100_000
 
 
+async def test_a_full_shard_wastes_its_refill_while_another_one_is_empty(either):
+    """In one piece the bucket would have 75 tokens: half of the refill ran over in a full shard."""
+    await either.limits(HUNDRED)
+    await either.use(rpm=0)
+    await either.split(*EVEN[2])
+    either.set_levels({0: 50_000, 1: 0})
+    either.clock.advance(seconds=15)
+    assert either.levels() == {0: 50_000, 1: 12_500}
+    client = await either.client()
+    with pytest.raises(RateLimitExceeded):
+        await client.take(rpm=63)
+    await client.take(rpm=62)
+
+
 @SMALL_SHAPE
 @pytest.mark.parametrize("how", ["evenly", "in some"])
 async def test_one_token_more_is_refused_and_the_wait_is_exact(either, shape, how):
