@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from decimal import Decimal
 
-    from zae_limiter.admission.thresholds import Crossing
+    from zae_limiter.admission.thresholds import Crossing, Exhaustion
     from zae_limiter.models.limit import Limit
 
 NAMES = (
@@ -37,6 +37,7 @@ NAMES = (
     "on_shadow",
     "on_lost",
     "on_threshold",
+    "on_exhausted",
 )
 ALL_PERCENT = 100  # from here on a threshold is logged as a warning
 # The amounts of further resources of an acquire, by entity and resource.
@@ -165,6 +166,28 @@ class ThresholdEvent:
     window_end: datetime | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExhaustedEvent:
+    """A hard quota or budget has rejected an acquire, for the first time in its window.
+
+    Calls reserve estimates, so this comes before all is used: ``requested`` did not fit into the
+    ``available`` amount, and ``used`` includes what calls in flight hold. An amount above that of
+    the whole quota exhausts nothing. Of all clients only one raises the event: the one that has
+    marked it in the store. A reset, a top-up or another amount lets it be raised again. On DynamoDB
+    a task or thread in the background calls this hook, a moment after the rejection.
+    """
+
+    entity_id: str
+    resource: str
+    limit_name: str
+    requested: int | Decimal
+    available: int | Decimal
+    used: int | Decimal
+    amount: int | Decimal
+    window_start: datetime | None
+    window_end: datetime | None
+
+
 class Hooks:
     """Base of hooks: override the methods you need. Any object with one of them is a hook."""
 
@@ -188,6 +211,9 @@ class Hooks:
 
     def on_threshold(self, event: ThresholdEvent) -> None:
         """A threshold of a quota or budget was reached."""
+
+    def on_exhausted(self, event: ExhaustedEvent) -> None:
+        """A quota or budget has rejected an acquire, for the first time in its window."""
 
 
 class Observer:
@@ -401,11 +427,48 @@ def raise_threshold(observer: Observer | None, crossing: Crossing) -> None:
         observer.notify("on_threshold", event, in_background=True)
 
 
+def raise_exhausted(observer: Observer | None, exhaustion: Exhaustion) -> None:
+    """Log a quota that this client has marked as exhausted, and tell the hooks of it."""
+    event = ExhaustedEvent(
+        entity_id=exhaustion.entity_id,
+        resource=exhaustion.resource,
+        limit_name=exhaustion.limit.name,
+        requested=exhaustion.requested,
+        available=exhaustion.available,
+        used=exhaustion.used,
+        amount=exhaustion.limit.amount,
+        window_start=exhaustion.window_start,
+        window_end=exhaustion.window_end,
+    )
+    _log_exhausted(event, exhaustion.limit)
+    if observer is not None:
+        observer.notify("on_exhausted", event)
+
+
+def _log_exhausted(event: ExhaustedEvent, limit: Limit) -> None:
+    from zae_limiter.models.window_text import describe_exhausted
+    from zae_limiter.quiet_logging import quiet_logger
+
+    quiet_logger(__name__).warning(
+        "%r on %r is exhausted: %s; for more in this window: %s",
+        event.entity_id,
+        event.resource,
+        describe_exhausted(limit, event.requested, event.available, event.window_end),
+        _top_up_command(event),
+    )
+
+
+def _top_up_command(event: ThresholdEvent | ExhaustedEvent) -> str:
+    from zae_limiter.shell_words import command_line
+
+    options = ("-a", f"{event.limit_name}=AMOUNT")
+    return command_line("bucket", "top-up", event.entity_id, event.resource, options=options)
+
+
 def _log_threshold(event: ThresholdEvent, limit: Limit) -> None:
     """Log a warning if all of a quota is used, otherwise an information."""
     from zae_limiter.models.window_text import describe_threshold
     from zae_limiter.quiet_logging import quiet_logger
-    from zae_limiter.shell_words import command_line
 
     logger = quiet_logger(__name__)
     log = logger.warning if event.percent >= ALL_PERCENT else logger.info
@@ -414,13 +477,7 @@ def _log_threshold(event: ThresholdEvent, limit: Limit) -> None:
         event.entity_id,
         event.resource,
         describe_threshold(limit, event.percent, event.used, event.window_end),
-        command_line(
-            "bucket",
-            "top-up",
-            event.entity_id,
-            event.resource,
-            options=("-a", f"{event.limit_name}=AMOUNT"),
-        ),
+        _top_up_command(event),
     )
 
 

@@ -12,6 +12,7 @@
 | ``zae_limiter.block.duration`` | histogram, s | resource, failed |
 | ``zae_limiter.settlements.lost`` | counter | resource |
 | ``zae_limiter.thresholds`` | counter, of quotas and budgets | resource, limit, percent |
+| ``zae_limiter.exhausted`` | counter, first rejections in a window | resource, limit |
 
 ``result`` is ``granted``, ``rejected``, ``shadowed``, ``unavailable`` (blocked in an outage) or
 ``uncharged`` (let through in an outage). A call that the shadow mode of a bucket has charged is a
@@ -31,6 +32,7 @@ from typing import TYPE_CHECKING, Any
 from zae_limiter._version import __version__
 from zae_limiter.hooks import (
     AcquireEvent,
+    ExhaustedEvent,
     Hooks,
     OutageEvent,
     RejectEvent,
@@ -53,7 +55,7 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import TracerProvider
 
-    Event = AcquireEvent | RejectEvent | SettleEvent | OutageEvent | ThresholdEvent
+    Event = AcquireEvent | RejectEvent | SettleEvent | OutageEvent | ThresholdEvent | ExhaustedEvent
 
 OTHER = "_other_"  # names of resources and limits do not begin with an underscore
 MAX_RESOURCES = 200  # with 5 results, a metric has a thousand series, which exporters can handle
@@ -116,6 +118,10 @@ class OpenTelemetryHooks(Hooks):
             "zae_limiter.thresholds", "{threshold}", "Thresholds of quotas and budgets, by percent"
         )
 
+        self._exhausted = meter.create_counter(
+            "zae_limiter.exhausted", "{quota}", "Quotas and budgets that rejected, once per window"
+        )
+
     def on_acquire(self, event: AcquireEvent) -> None:
         """Count a granted acquire."""
         self._decided(event, "granted", event.consume)
@@ -168,6 +174,19 @@ class OpenTelemetryHooks(Hooks):
                 "zae_limiter.amount": str(event.amount),
             }
             trace.get_current_span().add_event("zae_limiter.threshold", {**attributes, **amounts})
+
+    def on_exhausted(self, event: ExhaustedEvent) -> None:
+        """Count an exhausted quota, and add an event to the current span, if there is one."""
+        attributes = self._of_limit(self._common(event), event.limit_name)
+        self._exhausted.add(1, attributes)
+        if self._tracer is not None:
+            amounts = {
+                "zae_limiter.entity": event.entity_id,
+                "zae_limiter.requested": str(event.requested),
+                "zae_limiter.available": str(event.available),
+                "zae_limiter.amount": str(event.amount),
+            }
+            trace.get_current_span().add_event("zae_limiter.exhausted", {**attributes, **amounts})
 
     def _rejected(self, event: RejectEvent, result: str) -> None:
         self._count_violations(event, result)

@@ -195,6 +195,29 @@ def test_attributes_of_ones_own_are_added(telemetry, repository):
     assert telemetry.spans[0].attributes["tier"] == "gold"
 
 
+def test_exhausted_budgets_are_counted_and_are_events_of_the_current_span(telemetry, repository):
+    limiter = SyncRateLimiter(repository, hooks=telemetry.hooks())
+    budget = Limit.budget("usd", "2.00", per="month")
+    with (
+        telemetry.tracers.get_tracer("test").start_as_current_span("request"),
+        limiter.acquire("user", "api", {"usd": "1.75"}, [budget]),
+    ):
+        for _ in range(2):
+            with pytest.raises(RateLimitExceeded):
+                limiter.acquire("user", "api", {"usd": "0.50"}, [budget]).__enter__()
+    assert telemetry.counts("exhausted") == {("usd", "api"): 1}
+    [span] = [each for each in telemetry.spans if each.name == "request"]
+    [raised] = [event for event in span.events if event.name == "zae_limiter.exhausted"]
+    assert dict(raised.attributes) == {
+        "zae_limiter.resource": "api",
+        "zae_limiter.limit": "usd",
+        "zae_limiter.entity": "user",
+        "zae_limiter.requested": "0.50",
+        "zae_limiter.available": "0.25",
+        "zae_limiter.amount": "2.00",
+    }
+
+
 def test_thresholds_are_counted_and_are_events_of_the_current_span(telemetry, repository):
     limiter = SyncRateLimiter(repository, hooks=telemetry.hooks())
     budget = Limit.budget("usd", "2.00", per="month")

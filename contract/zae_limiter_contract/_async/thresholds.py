@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -17,7 +18,8 @@ from zae_limiter._async.repository import Repository
 from zae_limiter.admission.request import ChargeRequest, Grant
 from zae_limiter.concurrency.calls import apause
 from zae_limiter.concurrency.receipt import Receipt
-from zae_limiter.hooks import Hooks, ThresholdEvent
+from zae_limiter.exceptions import RateLimitExceeded
+from zae_limiter.hooks import ExhaustedEvent, Hooks, ThresholdEvent
 from zae_limiter.models.limit import Limit
 from zae_limiter_contract._async.base import Contract
 from zae_limiter_contract._async.world import API, USER, Failure, World, failing
@@ -32,10 +34,14 @@ MANY_TURNS = 1000
 
 
 class Told(Hooks):
-    """Remembers the thresholds that clients were told of."""
+    """Remembers the thresholds and the exhausted quotas that clients were told of."""
 
     def __init__(self) -> None:
         self.events: list[ThresholdEvent] = []
+        self.exhausted: list[ExhaustedEvent] = []
+
+    def on_exhausted(self, event: ExhaustedEvent) -> None:
+        self.exhausted.append(event)
 
     def on_threshold(self, event: ThresholdEvent) -> None:
         self.events.append(event)
@@ -74,9 +80,21 @@ class Scene:
             for repository in self.repositories:
                 await repository.list_resources()  # waits for writes in the background
             await apause()
-            if before == (before := len(self.told.events)):
+            if before == (before := len(self.told.events) + len(self.told.exhausted)):
                 break
         return self.told.percents(entity_id)
+
+    async def reject(self, amount: Any, *, name: str = "tokens", **options: Any) -> None:
+        """Make an acquire that is rejected."""
+        with pytest.raises(RateLimitExceeded):
+            async with self.limiter.acquire(USER, API, {name: amount}, **options):
+                pass
+        await self.raised()
+
+    async def exhausted(self) -> list[tuple[str, Any]]:
+        """Return the entities and requested amounts that exhausted a quota, when all is written."""
+        await self.raised()
+        return [(event.entity_id, event.requested) for event in self.told.exhausted]
 
 
 class ThresholdContract(Contract):
@@ -333,6 +351,154 @@ class ThresholdContract(Contract):
         await scene.use(100)
         assert await scene.raised() == [50]
 
+    # --- exhausted quotas
+
+    async def test_the_first_rejection_of_a_window_exhausts_a_budget(self, scene: Scene) -> None:
+        zone = ZoneInfo("America/New_York")
+        budget = Limit.budget("usd", "10.00", per="month", zone="America/New_York")
+        await scene.world.configure(budget)
+        await scene.use("9.25", name="usd")
+        for amount in ("0.80", "0.90", "0.76"):
+            await scene.reject(amount, name="usd")
+        assert await scene.exhausted() == [(USER, Decimal("0.80"))]
+        assert scene.told.exhausted == [
+            ExhaustedEvent(
+                entity_id=USER,
+                resource=API,
+                limit_name="usd",
+                requested=Decimal("0.80"),
+                available=Decimal("0.75"),
+                used=Decimal("9.25"),
+                amount=Decimal("10.00"),
+                window_start=datetime(2026, 3, 1, tzinfo=zone),
+                window_end=datetime(2026, 4, 1, tzinfo=zone),
+            )
+        ]
+        assert await scene.raised() == [50, 80]  # that of 100 percent is not reached
+
+    async def test_thresholds_are_raised_after_a_quota_was_exhausted(self, scene: Scene) -> None:
+        await scene.world.configure(DAILY)
+        await scene.use(400)
+        await scene.reject(700)
+        assert await scene.exhausted() == [(USER, 700)]
+        await scene.use(600)
+        assert await scene.raised() == [50, 80, 100]
+
+    async def test_a_quota_is_exhausted_again_in_the_next_window(self, scene: Scene) -> None:
+        for limit in DAILY, Limit.quota("tokens", 1000, after_first_use="12h"):
+            await scene.world.configure(limit)
+            scene.world.clock.advance(seconds=DAY_S)
+            scene.told.exhausted.clear()
+            for amount in 201, 202:
+                await scene.use(800)
+                await scene.reject(amount)
+                await scene.exhausted()
+                await scene.reject(300)
+                scene.world.clock.advance(seconds=DAY_S)
+            assert await scene.exhausted() == [(USER, 201), (USER, 202)], limit
+
+    async def test_changes_by_hand_let_a_quota_be_exhausted_again(self, scene: Scene) -> None:
+        await scene.world.configure(DAILY)
+        await scene.use(1000)
+        await scene.reject(1)
+        assert await scene.exhausted() == [(USER, 1)]
+        await scene.world.repo.top_up(USER, API, {"tokens": 1})
+        await scene.reject(2)
+        assert await scene.exhausted() == [(USER, 1), (USER, 2)]
+        await scene.world.repo.reset_bucket(USER, API)
+        await scene.use(1000)
+        await scene.reject(3)
+        assert await scene.exhausted() == [(USER, 1), (USER, 2), (USER, 3)]
+        await scene.world.configure(Limit.quota("tokens", 1003, per="day"))
+        await scene.reject(4)
+        assert await scene.exhausted() == [(USER, 1), (USER, 2), (USER, 3), (USER, 4)]
+        await scene.world.configure(Limit.quota("tokens", 1003, per="day", hold_ttl=60))
+        await scene.reject(5)
+        assert await scene.exhausted() == [(USER, 1), (USER, 2), (USER, 3), (USER, 4)]
+
+    async def test_held_amounts_exhaust_and_a_debt_does(self, scene: Scene) -> None:
+        await scene.world.configure(DAILY, RPM)
+        async with scene.limiter.acquire(USER, API, {"tokens": 900}):
+            await scene.reject(101)
+        assert await scene.exhausted() == [(USER, 101)]
+        assert scene.told.exhausted[0].used == 900
+        scene.world.clock.advance(seconds=DAY_S)
+        await scene.use(1001, 1)
+        await scene.reject(1, name="rpm")  # does not name the quota, which is in debt
+        assert await scene.exhausted() == [(USER, 101), (USER, 0)]
+        assert scene.told.exhausted[1].available == -1
+
+    async def test_what_is_no_rejection_by_a_quota_exhausts_none(self, scene: Scene) -> None:
+        repo = scene.world.repo
+        await scene.world.configure(DAILY, RPM)
+        await scene.use(900)
+        await scene.reject(1001)  # never fits
+        await scene.reject(101, name="rpm")
+        async with scene.limiter.acquire(USER, API, {"tokens": 101}, mode="shadow"):
+            pass
+        await repo.set_mode(API, mode="deny")
+        await scene.reject(100)
+        await repo.set_mode(API, mode="enforce")
+        await scene.limiter.pause(USER, API, 60)
+        await scene.reject(100)
+        await scene.world.configure(Limit.quota("tokens", 1000, per="day", soft=True))
+        scene.world.clock.advance(seconds=60)
+        await scene.use(200)
+        assert await scene.exhausted() == []
+
+    async def test_the_budget_of_a_parent_is_exhausted_under_its_id(self, scene: Scene) -> None:
+        repo = scene.world.repo
+        await scene.world.configure(DAILY)
+        await repo.set_limits("team", [Limit.quota("tokens", 100, per="day")])
+        await repo.create_entity(USER, parent_id="team", cascade=True)
+        await scene.use(90)
+        await scene.reject(20)
+        await scene.reject(20)
+        assert await scene.exhausted() == [("team", 20)]
+
+    async def test_calls_that_wait_or_take_several_resources_exhaust(self, scene: Scene) -> None:
+        repo = scene.world.repo
+        await scene.world.configure(DAILY)
+        await scene.use(1000)
+        await scene.reject(1, timeout=5)
+        assert await scene.exhausted() == [(USER, 1)]
+        await repo.set_resource_defaults("all", [Limit.quota("total", 10, per="day")])
+        await repo.set_resource_defaults("other", [RPM])
+        async with scene.limiter.acquire(USER, "all", {"total": 8}):
+            for _ in range(2):
+                joint = scene.limiter.acquire(USER, "other", {"rpm": 1}, also={"all": {"total": 3}})
+                with pytest.raises(RateLimitExceeded):
+                    await joint.__aenter__()
+        assert await scene.exhausted() == [(USER, 1), (USER, 3)]
+        assert scene.told.exhausted[1].resource == "all"
+
+    async def test_limits_of_a_call_are_exhausted_beside_the_configured_one(
+        self, scene: Scene
+    ) -> None:
+        await scene.world.configure(DAILY)
+        own = [Limit.quota("tokens", 10, per="day")]
+        async with scene.limiter.acquire(USER, API, {"tokens": 8}, own):
+            await scene.reject(5, limits=own)
+            await scene.reject(6, limits=own)
+        assert await scene.exhausted() == [(USER, 5)]
+        assert scene.told.exhausted[0].amount == 10
+
+    async def test_an_exhausted_quota_is_logged_with_advice(
+        self, scene: Scene, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        caplog.set_level(logging.INFO, "zae_limiter")
+        await scene.world.configure(DAILY)
+        await scene.use(900)
+        await scene.reject(101)
+        await scene.exhausted()
+        [logged] = [each for each in caplog.records if "exhausted" in each.getMessage()]
+        assert logged.levelname == "WARNING"
+        assert logged.getMessage() == (
+            "'user-1' on 'api' is exhausted: tokens: 100 of 1,000 left this day (UTC), "
+            "101 requested; next window 2026-03-11 00:00 +00:00; for more in this window: "
+            "zae-limiter bucket top-up user-1 api -a tokens=AMOUNT"
+        )
+
     # --- logs
 
     async def test_a_threshold_is_logged_with_advice(
@@ -382,6 +548,23 @@ class ThresholdCallerContract(Contract):
             assert sorted(await crowd.raised()) == sorted([50, 80, 100] * round_of)
             await crowd.world.repo.reset_bucket(USER, API)
             crowd.world.clock.advance(seconds=60)  # clients may have cached their rejections
+
+    async def test_one_of_many_clients_finds_a_quota_exhausted(self, crowd: Scene) -> None:
+        await crowd.world.configure(DAILY)
+        limiters = [crowd.limiter]
+        for _ in range(3):
+            other = await crowd.world.open()
+            crowd.repositories.append(other)
+            limiters.append(RateLimiter(other, hooks=crowd.told))
+        await crowd.use(995)
+
+        async def use(limiter: RateLimiter) -> None:
+            with contextlib.suppress(RateLimitExceeded):
+                async with limiter.acquire(USER, API, {"tokens": 10}):
+                    pass
+
+        await agather([partial(use, limiter) for limiter in limiters * 5])
+        assert await crowd.exhausted() == [(USER, 10)]
 
     async def test_a_threshold_that_a_dead_client_has_reached_is_raised_by_the_next(
         self, crowd: Scene

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -19,7 +20,8 @@ from zae_limiter._sync.repository import SyncRepository
 from zae_limiter.admission.request import ChargeRequest, Grant
 from zae_limiter.concurrency.calls import pause
 from zae_limiter.concurrency.receipt import Receipt
-from zae_limiter.hooks import Hooks, ThresholdEvent
+from zae_limiter.exceptions import RateLimitExceeded
+from zae_limiter.hooks import ExhaustedEvent, Hooks, ThresholdEvent
 from zae_limiter.models.limit import Limit
 from zae_limiter_contract._sync.base import Contract
 from zae_limiter_contract._sync.world import API, USER, Failure, World, failing
@@ -34,10 +36,14 @@ MANY_TURNS = 1000
 
 
 class Told(Hooks):
-    """Remembers the thresholds that clients were told of."""
+    """Remembers the thresholds and the exhausted quotas that clients were told of."""
 
     def __init__(self) -> None:
         self.events: list[ThresholdEvent] = []
+        self.exhausted: list[ExhaustedEvent] = []
+
+    def on_exhausted(self, event: ExhaustedEvent) -> None:
+        self.exhausted.append(event)
 
     def on_threshold(self, event: ThresholdEvent) -> None:
         self.events.append(event)
@@ -76,9 +82,21 @@ class Scene:
             for repository in self.repositories:
                 repository.list_resources()  # waits for writes in the background
             pause()
-            if before == (before := len(self.told.events)):
+            if before == (before := len(self.told.events) + len(self.told.exhausted)):
                 break
         return self.told.percents(entity_id)
+
+    def reject(self, amount: Any, *, name: str = "tokens", **options: Any) -> None:
+        """Make an acquire that is rejected."""
+        with pytest.raises(RateLimitExceeded):
+            with self.limiter.acquire(USER, API, {name: amount}, **options):
+                pass
+        self.raised()
+
+    def exhausted(self) -> list[tuple[str, Any]]:
+        """Return the entities and requested amounts that exhausted a quota, when all is written."""
+        self.raised()
+        return [(event.entity_id, event.requested) for event in self.told.exhausted]
 
 
 class ThresholdContract(Contract):
@@ -329,6 +347,152 @@ class ThresholdContract(Contract):
         scene.use(100)
         assert scene.raised() == [50]
 
+    # --- exhausted quotas
+
+    def test_the_first_rejection_of_a_window_exhausts_a_budget(self, scene: Scene) -> None:
+        zone = ZoneInfo("America/New_York")
+        budget = Limit.budget("usd", "10.00", per="month", zone="America/New_York")
+        scene.world.configure(budget)
+        scene.use("9.25", name="usd")
+        for amount in ("0.80", "0.90", "0.76"):
+            scene.reject(amount, name="usd")
+        assert scene.exhausted() == [(USER, Decimal("0.80"))]
+        assert scene.told.exhausted == [
+            ExhaustedEvent(
+                entity_id=USER,
+                resource=API,
+                limit_name="usd",
+                requested=Decimal("0.80"),
+                available=Decimal("0.75"),
+                used=Decimal("9.25"),
+                amount=Decimal("10.00"),
+                window_start=datetime(2026, 3, 1, tzinfo=zone),
+                window_end=datetime(2026, 4, 1, tzinfo=zone),
+            )
+        ]
+        assert scene.raised() == [50, 80]  # that of 100 percent is not reached
+
+    def test_thresholds_are_raised_after_a_quota_was_exhausted(self, scene: Scene) -> None:
+        scene.world.configure(DAILY)
+        scene.use(400)
+        scene.reject(700)
+        assert scene.exhausted() == [(USER, 700)]
+        scene.use(600)
+        assert scene.raised() == [50, 80, 100]
+
+    def test_a_quota_is_exhausted_again_in_the_next_window(self, scene: Scene) -> None:
+        for limit in DAILY, Limit.quota("tokens", 1000, after_first_use="12h"):
+            scene.world.configure(limit)
+            scene.world.clock.advance(seconds=DAY_S)
+            scene.told.exhausted.clear()
+            for amount in 201, 202:
+                scene.use(800)
+                scene.reject(amount)
+                scene.exhausted()
+                scene.reject(300)
+                scene.world.clock.advance(seconds=DAY_S)
+            assert scene.exhausted() == [(USER, 201), (USER, 202)], limit
+
+    def test_changes_by_hand_let_a_quota_be_exhausted_again(self, scene: Scene) -> None:
+        scene.world.configure(DAILY)
+        scene.use(1000)
+        scene.reject(1)
+        assert scene.exhausted() == [(USER, 1)]
+        scene.world.repo.top_up(USER, API, {"tokens": 1})
+        scene.reject(2)
+        assert scene.exhausted() == [(USER, 1), (USER, 2)]
+        scene.world.repo.reset_bucket(USER, API)
+        scene.use(1000)
+        scene.reject(3)
+        assert scene.exhausted() == [(USER, 1), (USER, 2), (USER, 3)]
+        scene.world.configure(Limit.quota("tokens", 1003, per="day"))
+        scene.reject(4)
+        assert scene.exhausted() == [(USER, 1), (USER, 2), (USER, 3), (USER, 4)]
+        scene.world.configure(Limit.quota("tokens", 1003, per="day", hold_ttl=60))
+        scene.reject(5)
+        assert scene.exhausted() == [(USER, 1), (USER, 2), (USER, 3), (USER, 4)]
+
+    def test_held_amounts_exhaust_and_a_debt_does(self, scene: Scene) -> None:
+        scene.world.configure(DAILY, RPM)
+        with scene.limiter.acquire(USER, API, {"tokens": 900}):
+            scene.reject(101)
+        assert scene.exhausted() == [(USER, 101)]
+        assert scene.told.exhausted[0].used == 900
+        scene.world.clock.advance(seconds=DAY_S)
+        scene.use(1001, 1)
+        scene.reject(1, name="rpm")  # does not name the quota, which is in debt
+        assert scene.exhausted() == [(USER, 101), (USER, 0)]
+        assert scene.told.exhausted[1].available == -1
+
+    def test_what_is_no_rejection_by_a_quota_exhausts_none(self, scene: Scene) -> None:
+        repo = scene.world.repo
+        scene.world.configure(DAILY, RPM)
+        scene.use(900)
+        scene.reject(1001)  # never fits
+        scene.reject(101, name="rpm")
+        with scene.limiter.acquire(USER, API, {"tokens": 101}, mode="shadow"):
+            pass
+        repo.set_mode(API, mode="deny")
+        scene.reject(100)
+        repo.set_mode(API, mode="enforce")
+        scene.limiter.pause(USER, API, 60)
+        scene.reject(100)
+        scene.world.configure(Limit.quota("tokens", 1000, per="day", soft=True))
+        scene.world.clock.advance(seconds=60)
+        scene.use(200)
+        assert scene.exhausted() == []
+
+    def test_the_budget_of_a_parent_is_exhausted_under_its_id(self, scene: Scene) -> None:
+        repo = scene.world.repo
+        scene.world.configure(DAILY)
+        repo.set_limits("team", [Limit.quota("tokens", 100, per="day")])
+        repo.create_entity(USER, parent_id="team", cascade=True)
+        scene.use(90)
+        scene.reject(20)
+        scene.reject(20)
+        assert scene.exhausted() == [("team", 20)]
+
+    def test_calls_that_wait_or_take_several_resources_exhaust(self, scene: Scene) -> None:
+        repo = scene.world.repo
+        scene.world.configure(DAILY)
+        scene.use(1000)
+        scene.reject(1, timeout=5)
+        assert scene.exhausted() == [(USER, 1)]
+        repo.set_resource_defaults("all", [Limit.quota("total", 10, per="day")])
+        repo.set_resource_defaults("other", [RPM])
+        with scene.limiter.acquire(USER, "all", {"total": 8}):
+            for _ in range(2):
+                joint = scene.limiter.acquire(USER, "other", {"rpm": 1}, also={"all": {"total": 3}})
+                with pytest.raises(RateLimitExceeded):
+                    joint.__enter__()
+        assert scene.exhausted() == [(USER, 1), (USER, 3)]
+        assert scene.told.exhausted[1].resource == "all"
+
+    def test_limits_of_a_call_are_exhausted_beside_the_configured_one(self, scene: Scene) -> None:
+        scene.world.configure(DAILY)
+        own = [Limit.quota("tokens", 10, per="day")]
+        with scene.limiter.acquire(USER, API, {"tokens": 8}, own):
+            scene.reject(5, limits=own)
+            scene.reject(6, limits=own)
+        assert scene.exhausted() == [(USER, 5)]
+        assert scene.told.exhausted[0].amount == 10
+
+    def test_an_exhausted_quota_is_logged_with_advice(
+        self, scene: Scene, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        caplog.set_level(logging.INFO, "zae_limiter")
+        scene.world.configure(DAILY)
+        scene.use(900)
+        scene.reject(101)
+        scene.exhausted()
+        [logged] = [each for each in caplog.records if "exhausted" in each.getMessage()]
+        assert logged.levelname == "WARNING"
+        assert logged.getMessage() == (
+            "'user-1' on 'api' is exhausted: tokens: 100 of 1,000 left this day (UTC), "
+            "101 requested; next window 2026-03-11 00:00 +00:00; for more in this window: "
+            "zae-limiter bucket top-up user-1 api -a tokens=AMOUNT"
+        )
+
     # --- logs
 
     def test_a_threshold_is_logged_with_advice(
@@ -378,6 +542,23 @@ class ThresholdCallerContract(Contract):
             assert sorted(crowd.raised()) == sorted([50, 80, 100] * round_of)
             crowd.world.repo.reset_bucket(USER, API)
             crowd.world.clock.advance(seconds=60)  # clients may have cached their rejections
+
+    def test_one_of_many_clients_finds_a_quota_exhausted(self, crowd: Scene) -> None:
+        crowd.world.configure(DAILY)
+        limiters = [crowd.limiter]
+        for _ in range(3):
+            other = crowd.world.open()
+            crowd.repositories.append(other)
+            limiters.append(SyncRateLimiter(other, hooks=crowd.told))
+        crowd.use(995)
+
+        def use(limiter: SyncRateLimiter) -> None:
+            with contextlib.suppress(RateLimitExceeded):
+                with limiter.acquire(USER, API, {"tokens": 10}):
+                    pass
+
+        gather([partial(use, limiter) for limiter in limiters * 5])
+        assert crowd.exhausted() == [(USER, 10)]
 
     def test_a_threshold_that_a_dead_client_has_reached_is_raised_by_the_next(
         self, crowd: Scene

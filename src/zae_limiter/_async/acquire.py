@@ -31,7 +31,7 @@ from zae_limiter.models.config import OnUnavailable
 from zae_limiter.models.limit import Limit
 
 if TYPE_CHECKING:
-    from zae_limiter.admission.thresholds import Crossing
+    from zae_limiter.admission.thresholds import Crossing, Exhaustion
     from zae_limiter.hooks import Observer
     from zae_limiter.quiet_logging import QuietLogger
 
@@ -134,14 +134,28 @@ class AcquireCall:
                     clock=clock,
                     is_shadowed=self.is_shadow,
                 )
-                charging.buckets.count(charging.namespace_id, ended)
+                await self.count(ended)
             # The error has no local name, since a reference from its own frame would be a cycle.
             raise logged(self, RateLimitExceeded(outcome.statuses, now_ms))
         assert type(outcome) is Grant
         if outcome.would_reject and is_acquire:
             ended = AcquireEnd(scope.resource, scope.buckets, (), False, clock, is_shadowed=True)
-            charging.buckets.count(charging.namespace_id, ended)
+            await self.count(ended)
         return outcome
+
+    async def count(self, ended: AcquireEnd) -> None:
+        """Count the end of an acquire, and tell of the quotas that it has found exhausted."""
+        charging = self.charging
+        charging.buckets.count(charging.namespace_id, ended)
+        if ended.is_shadowed or not any(limits.quota_keys for _, limits in ended.buckets):
+            return
+        from zae_limiter.admission.thresholds import rejected_by  # rates need no quotas
+
+        rejected = rejected_by(ended)
+        if rejected:
+            await charging.buckets.mark_exhausted(
+                charging.namespace_id, rejected, self.raise_exhausted, ended.clock
+            )
 
     async def settle(self, settlements: tuple[Settlement, ...], receipt: Receipt[None]) -> None:
         """Write debts and credits; the receipt tells whether they are committed."""
@@ -156,6 +170,12 @@ class AcquireCall:
         from zae_limiter.hooks import raise_threshold  # few calls cross a threshold
 
         raise_threshold(self.observer, crossing)
+
+    def raise_exhausted(self, exhaustion: Exhaustion) -> None:
+        """Log a quota that the store has marked because of this call, and tell the hooks."""
+        from zae_limiter.hooks import raise_exhausted  # few calls exhaust a quota
+
+        raise_exhausted(self.observer, exhaustion)
 
     async def settle_quietly(
         self, settlements: tuple[Settlement, ...], receipt: Receipt[None]

@@ -118,9 +118,9 @@ class SeveralCharge:
             is_shadowed = outcome.would_reject
         finally:
             if is_shadowed:
-                self._count_shadowed()
+                await self._count_shadowed()
             elif rejected or first.waited_s:
-                self._count_end(rejected)
+                await self._count_end(rejected)
         assert self._joint is not None
         return self._joint.grants(outcome)
 
@@ -211,7 +211,7 @@ class SeveralCharge:
     def _in_named_order(self, statuses: Sequence[LimitStatus]) -> list[LimitStatus]:
         return list(statuses) if self._joint is None else self._joint.in_named_order(statuses)
 
-    def _count_shadowed(self) -> None:
+    async def _count_shadowed(self) -> None:
         """Count an acquire that shadow mode let through; the first resource counts it."""
         if self._joint is None:
             return
@@ -224,9 +224,9 @@ class SeveralCharge:
             clock=charging.clock,
             is_shadowed=True,
         )
-        charging.buckets.count(charging.namespace_id, ended)
+        await self.first.count(ended)
 
-    def _count_end(self, rejected: Sequence[LimitStatus]) -> None:
+    async def _count_end(self, rejected: Sequence[LimitStatus]) -> None:
         """Count an acquire that was rejected or has waited.
 
         The first resource counts it, and every other one that held too few tokens.
@@ -244,7 +244,7 @@ class SeveralCharge:
             ]
             if charges is self._joint.of_parts[0] or any(each.exceeded for each in listed):
                 ended = AcquireEnd(resource, buckets, listed, has_waited, charging.clock)
-                charging.buckets.count(charging.namespace_id, ended)
+                await self.first.count(ended)
             has_waited = False  # the first resource counts the wait
 
 

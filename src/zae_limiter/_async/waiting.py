@@ -90,9 +90,9 @@ class WaitingCall(AcquireCall):
                 await waiting.give_back()
             raise
         finally:
-            self._count_end(scope, rejected, is_shadowed=is_shadowed)
+            await self._count_end(scope, rejected, is_shadowed=is_shadowed)
 
-    def _count_end(
+    async def _count_end(
         self, scope: Scope, rejected: Sequence[LimitStatus], *, is_shadowed: bool
     ) -> None:
         """Count the acquire if it was rejected or shadowed, or has waited."""
@@ -107,7 +107,7 @@ class WaitingCall(AcquireCall):
                 clock=charging.clock,
                 is_shadowed=is_shadowed,
             )
-            charging.buckets.count(charging.namespace_id, ended)
+            await self.count(ended)
 
 
 _lines_guard = SignalSafeLock()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         RenewalOutcome,
         Settlement,
     )
-    from zae_limiter.admission.thresholds import OnThreshold
+    from zae_limiter.admission.thresholds import OnExhausted, OnThreshold, RejectingQuota
     from zae_limiter.clock import Clock, Deadline
     from zae_limiter.concurrency.receipt import Receipt
     from zae_limiter.models.audit import AuditAction, AuditedChange, AuditEvent
@@ -70,6 +70,19 @@ class BucketStore(Protocol):
         A rejection counts for the entity that asked and for a parent that held too few tokens. The
         counts are stored with the next write to the bucket, within 30 s, or when the engine is
         closed. If a process is killed before that, its counts are lost.
+        """
+
+    def mark_exhausted(
+        self,
+        namespace_id: str,
+        rejected: Sequence[RejectingQuota],
+        on_exhausted: OnExhausted,
+        clock: Clock,
+    ) -> None:
+        """Mark quotas that have rejected an acquire, as far as nobody has in their windows.
+
+        ``on_exhausted`` is told of those that the store has marked because of this call: no other
+        client is told of them. This may come after the call has returned. It raises no outage.
         """
 
     def settle(

@@ -226,7 +226,7 @@ class SeveralCharge:
             clock=charging.clock,
             is_shadowed=True,
         )
-        charging.buckets.count(charging.namespace_id, ended)
+        self.first.count(ended)
 
     def _count_end(self, rejected: Sequence[LimitStatus]) -> None:
         """Count an acquire that was rejected or has waited.
@@ -246,7 +246,7 @@ class SeveralCharge:
             ]
             if charges is self._joint.of_parts[0] or any(each.exceeded for each in listed):
                 ended = AcquireEnd(resource, buckets, listed, has_waited, charging.clock)
-                charging.buckets.count(charging.namespace_id, ended)
+                self.first.count(ended)
             has_waited = False  # the first resource counts the wait
 
 

@@ -109,7 +109,7 @@ class WaitingCall(AcquireCall):
                 clock=charging.clock,
                 is_shadowed=is_shadowed,
             )
-            charging.buckets.count(charging.namespace_id, ended)
+            self.count(ended)
 
 
 _lines_guard = SignalSafeLock()

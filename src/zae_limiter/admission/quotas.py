@@ -82,7 +82,8 @@ class HoldWrite:
     Held amounts: ``swept`` must be as they were seen, and are replaced by ``put`` or deleted;
     ``removed`` are subtracted, and at least as much must be stored; ``added`` are added.
     ``topped`` replaces the sum of top-ups, and ``forgets`` deletes it and the mark of thresholds.
-    With ``remarks`` the mark becomes ``marked``; None deletes it.
+    With ``remarks`` the mark becomes ``marked``; None deletes it. Both delete the mark of
+    exhaustion.
     """
 
     key: str
@@ -115,8 +116,9 @@ class HoldWrite:
         if self.forgets:
             return QuotaState(holds)
         topped = quota.topped if self.topped is None else self.topped
-        marked = self.marked if self.remarks else quota.marked
-        return QuotaState(holds, topped, marked)
+        if self.remarks:
+            return QuotaState(holds, topped, self.marked)
+        return QuotaState(holds, topped, quota.marked, quota.exhausted)
 
 
 class QuotaMove(NamedTuple):

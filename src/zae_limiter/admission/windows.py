@@ -28,30 +28,35 @@ class QuotaState(NamedTuple):
 
     ``holds`` are the amounts that calls in flight hold. ``topped`` is the sum of the top-ups of a
     window, relative to the window as the balance is. ``marked`` is the last threshold that was
-    raised: ten times the number of its window, and its position, counted from 1.
+    raised: ten times the number of its window, and its position, counted from 1. ``exhausted`` is
+    the last window in which the quota has rejected an acquire, as far as somebody was told of it.
     """
 
     holds: Mapping[HoldName, int] = {}
     topped: int | None = None
     marked: int | None = None
+    exhausted: int | None = None
 
 
 def plain_quota(quota: QuotaState | None) -> tuple[object, ...]:
     """Return the state of a quota as plain values for ``quota_of``; empty if there is no quota."""
     if quota is None:
         return ()
-    return [[list(name), units] for name, units in quota.holds.items()], quota.topped, quota.marked
+    holds = [[list(name), units] for name, units in quota.holds.items()]
+    return holds, quota.topped, quota.marked, quota.exhausted
 
 
 def quota_of(
     holds: list[tuple[list[int], int]] | None = None,
     topped: int | None = None,
     marked: int | None = None,
+    exhausted: int | None = None,
 ) -> QuotaState | None:
     """Return the state of a quota from its plain values; None if there are none."""
     if holds is None:
         return None
-    return QuotaState({(name[0], name[1]): units for name, units in holds}, topped, marked)
+    by_name = {(name[0], name[1]): units for name, units in holds}
+    return QuotaState(by_name, topped, marked, exhausted)
 
 
 class Terms(NamedTuple):

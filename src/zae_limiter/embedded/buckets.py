@@ -26,7 +26,14 @@ from zae_limiter.admission.request import (
     StaleLimits,
 )
 from zae_limiter.admission.reservation import reserved
-from zae_limiter.admission.thresholds import Crossing, with_raised
+from zae_limiter.admission.thresholds import (
+    Crossing,
+    Exhaustion,
+    RejectingQuota,
+    exhausted_mark,
+    with_exhausted,
+    with_raised,
+)
 from zae_limiter.admission.usage import WindowUsage, late_credit, open_window, roll
 from zae_limiter.concurrency.tallies import TakenTallies
 from zae_limiter.embedded.history import record
@@ -163,6 +170,33 @@ def settle(
                 {**amounts_milli, **changes}, now_ms, settlement.in_force, through_child
             )
             tables.add_usage(namespace_id, entity_id, resource, credit)
+
+
+def are_exhausted(
+    tables: Tables, namespace_id: str, rejected: Sequence[RejectingQuota], now_ms: int
+) -> bool:
+    """Tell whether one of these quotas is exhausted and not marked."""
+    return any(
+        image is not None and exhausted_mark(each, image, now_ms) is not None
+        for each in rejected
+        for image in [tables.get_bucket(namespace_id, each.entity_id, each.resource)]
+    )
+
+
+def mark_exhausted(
+    tables: Tables, namespace_id: str, rejected: Sequence[RejectingQuota], now_ms: int
+) -> list[Exhaustion]:
+    """Mark the quotas that are exhausted; return those that are newly marked."""
+    marked = []
+    for each in rejected:
+        entity_id, resource = each.entity_id, each.resource
+        image, window = _rolled(tables.get_bucket(namespace_id, entity_id, resource), now_ms)
+        after = None if image is None else with_exhausted(each, image, now_ms)
+        if after is not None:
+            image, exhaustion = after
+            _write(tables, namespace_id, entity_id, resource, image, closed=window)
+            marked.append(exhaustion)
+    return marked
 
 
 def renew(

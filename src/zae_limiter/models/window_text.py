@@ -34,6 +34,17 @@ def describe_threshold(
     return f"{reached}, {_number(used)} with calls in flight{_next_window(window_end)}"
 
 
+def describe_exhausted(
+    limit: Limit,
+    requested: int | Decimal,
+    available: int | Decimal,
+    window_end: datetime | None,
+) -> str:
+    """Return a message about a quota that has rejected a call, and when its next window begins."""
+    left = _left(limit, available)
+    return f"{left}, {_number(requested)} requested{_next_window(window_end)}"
+
+
 def describe_use(state: BucketState | LimitStatus) -> str:
     """Return the use of a quota: the rest of its window, the used and the held amount."""
     left = _left(state.limit, state.available)

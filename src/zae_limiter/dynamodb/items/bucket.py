@@ -12,6 +12,7 @@ amounts that are held       y{i}_{k}_{f} of the quota with index i, in its windo
                                         never expire
 top-ups of a quota          z{i}        relative to the window, as the balance is
 last raised threshold       e{i}        ten times the number of the window, and its position
+last exhausted window       d{i}        its number; somebody was told of a rejection in it
 this is one of n shards     n
 digest of all parameters    lh          indexes included; every charge requires it: balances mean
                                         nothing without. During a pause ``!`` and its end follow, so
@@ -83,7 +84,7 @@ EARLIER_WRITE_IDS = ("w1", "w2", "w3")
 MAX_LIMITS_WITH_EARLIER_IDS = 4  # with more, the item would exceed the 1 KB of a write unit
 CASCADE, PARENT = "cascade", "parent_id"
 HELD_AMOUNT = "y"  # followed by the index of the limit, the window and the second of the expiry
-TOPPED, MARKED = "z", "e"  # each followed by the index of the quota
+TOPPED, MARKED, EXHAUSTED = "z", "e", "d"  # each followed by the index of the quota
 HELD = "x"  # followed by the index of the limit and the second of the expiry
 SOFT_SLOTS = ":soft"  # ends the parameters of slots that never reject
 NOT_BEFORE = "nb"
@@ -359,12 +360,9 @@ def _with_quotas(item: Item, image: BucketImage, indexes: Mapping[str, int]) -> 
                 holds[names[index]][window, expires_s] = int(value["N"])
     limits = dict(image.limits)
     for index, name in names.items():
-        topped, marked = item.get(f"{TOPPED}{index}"), item.get(f"{MARKED}{index}")
-        quota = QuotaState(
-            holds[name],
-            None if topped is None else int(topped["N"]),
-            None if marked is None else int(marked["N"]),
-        )
+        others = [item.get(f"{letter}{index}") for letter in (TOPPED, MARKED, EXHAUSTED)]
+        numbers = [None if each is None else int(each["N"]) for each in others]
+        quota = QuotaState(holds[name], *numbers)
         limits[name] = replace(limits[name], quota=quota)
     return image._replace(limits=limits, life=item[ORIGIN]["S"])
 

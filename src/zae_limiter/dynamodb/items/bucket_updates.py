@@ -17,7 +17,7 @@ from zae_limiter.admission.quotas import (
 )
 from zae_limiter.admission.rebase import namesake
 from zae_limiter.admission.slots import SlotWrite
-from zae_limiter.admission.thresholds import Mark
+from zae_limiter.admission.thresholds import EXHAUSTED, Mark
 from zae_limiter.dynamodb.items import bucket as stored
 from zae_limiter.dynamodb.items.attributes import Item, n, s
 from zae_limiter.dynamodb.items.update_expression import UpdateExpression
@@ -206,17 +206,22 @@ def write_holds(
             update.set_number(f"{stored.MARKED}{index}", write.marked)
         elif write.forgets or write.remarks:
             update.remove(f"{stored.MARKED}{index}")
+        if write.forgets or write.remarks:
+            update.remove(f"{stored.EXHAUSTED}{index}")
 
 
 def mark_write(key: Item, bucket: stored.StoredBucket, mark: Mark) -> UpdateExpression:
-    """Render the mark of a threshold: it is still reached, and nobody has marked it before.
+    """Render the mark of a threshold or of an exhausted quota.
+
+    The level is still as low as the mark assumes, and nobody has made it before.
 
     Like a later TTL, it leaves the id and the count of writes as they are: a client that looks for
     its own lost write finds it.
     """
     update = UpdateExpression(key)
     balance = update.name(stored.BALANCE + mark.key)
-    name = f"{stored.MARKED}{bucket.hours.indexes[mark.key]}"
+    letter = stored.EXHAUSTED if mark.position == EXHAUSTED else stored.MARKED
+    name = f"{letter}{bucket.hours.indexes[mark.key]}"
     update.require_equal(stored.DIGEST, s(bucket.digest))  # the same amount and thresholds
     update.require(f"{balance} >= {update.number(mark.low)}")
     update.require(f"{balance} <= {update.number(mark.high)}")
@@ -469,6 +474,7 @@ def _forget_quotas(
             update.remove(stored.hold_name(indexes[name], hold))
         update.remove(f"{stored.TOPPED}{indexes[name]}")
         update.remove(f"{stored.MARKED}{indexes[name]}")
+        update.remove(f"{stored.EXHAUSTED}{indexes[name]}")
 
 
 def _drop(update: UpdateExpression, name: str, state: LimitState, now_ms: int) -> None:

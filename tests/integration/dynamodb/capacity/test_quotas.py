@@ -3,8 +3,8 @@
 import pytest
 
 from tests.integration.dynamodb.capacity.world import RPM
-from tests.support.dynamodb.thresholds import is_mark
-from tests.support.dynamodb.world import together
+from tests.support.dynamodb.thresholds import is_exhaustion, is_mark
+from tests.support.dynamodb.world import together, written_later
 from zae_limiter import Limit
 
 SLOW_IN_SYNC_TREE = True  # the same calls
@@ -41,8 +41,27 @@ async def test_the_first_acquire_of_a_window_is_a_write_like_others(client, cloc
 async def test_a_rejection_of_a_quota_is_cached(client, proxy):
     await client.take(tokens=999_900)
     await client.refusal(tokens=1)
+    await written_later(client.repo)
     with proxy.measure() as seen:
         await client.refusal(tokens=1)
+    assert seen.operations == {}
+
+
+async def test_the_first_rejection_of_a_window_costs_one_write_and_the_next_ones_nothing(
+    world, client, proxy
+):
+    await client.take(tokens=999_900)
+    with proxy.measure() as seen:
+        for _ in range(3):
+            await client.refusal(tokens=101)
+            await written_later(client.repo)
+    assert [is_exhaustion(each) for each in seen.requests] == [True]
+    assert seen.wcu == 1
+    other = await world.client()
+    await other.take(rpm=1)
+    with proxy.measure() as seen:
+        await other.refusal(tokens=102)
+        await written_later(other.repo)
     assert seen.operations == {}
 
 

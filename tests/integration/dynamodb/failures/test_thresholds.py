@@ -6,7 +6,7 @@ import logging
 import pytest
 
 from tests.integration.dynamodb.failures.timing import TIMEOUT_S
-from tests.support.dynamodb.thresholds import Told, is_mark
+from tests.support.dynamodb.thresholds import Told, is_exhaustion, is_mark
 from tests.support.dynamodb.world import API, USER, together, written_later
 from zae_limiter import Limit, RateLimiter
 from zae_limiter._async.engines.dynamodb.threshold_marks import RETRY_AFTER_S
@@ -42,6 +42,23 @@ async def test_a_mark_that_fails_is_made_after_a_later_answer(client, proxy, tol
     await asyncio.sleep(RETRY_AFTER_S)
     await client.take(rpm=1)
     assert told.percents == [50]
+
+
+@pytest.mark.parametrize("kind", NOT_MADE)
+async def test_an_exhausted_quota_is_marked_after_a_later_rejection(
+    client, proxy, told, kind, caplog
+):
+    caplog.set_level(logging.WARNING, "zae_limiter")
+    with proxy.fault(kind, when=is_exhaustion) as fault:
+        await client.refusal(tokens=901)
+        await written_later(client.repo)
+        assert fault.used
+    assert told.exhausted == []
+    assert "could not mark that a quota is exhausted of 'user-1' on 'api'" in caplog.text
+    await asyncio.sleep(RETRY_AFTER_S)
+    await client.refusal(tokens=902)
+    await written_later(client.repo)
+    assert told.exhausted == [902]
 
 
 @pytest.mark.parametrize("kind", MADE)

@@ -37,7 +37,7 @@ from zae_limiter.admission.request import (
     RenewalOutcome,
     Settlement,
 )
-from zae_limiter.admission.thresholds import OnThreshold
+from zae_limiter.admission.thresholds import OnExhausted, OnThreshold, RejectingQuota
 from zae_limiter.clock import Clock
 from zae_limiter.concurrency.async_shield import ashield
 from zae_limiter.concurrency.receipt import Receipt
@@ -311,6 +311,16 @@ class DynamoBuckets:
 
     def count(self, namespace_id: str, ended: AcquireEnd) -> None:
         self._tallies.count(namespace_id, ended)
+
+    async def mark_exhausted(
+        self,
+        namespace_id: str,
+        rejected: Sequence[RejectingQuota],
+        on_exhausted: OnExhausted,
+        clock: Clock,
+    ) -> None:
+        for each in rejected:
+            self._thresholds.look_at_exhausted(namespace_id, each, on_exhausted, clock)
 
     async def _renew(
         self, namespace_id: str, renewals: tuple[Renewal, ...], clock: Clock

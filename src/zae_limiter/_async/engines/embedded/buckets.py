@@ -5,7 +5,7 @@ Every method runs an operation of ``zae_limiter.embedded``, which reads, decides
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import count
 from typing import Any, TypeVar
@@ -25,7 +25,13 @@ from zae_limiter.admission.request import (
     RenewalOutcome,
     Settlement,
 )
-from zae_limiter.admission.thresholds import Crossing, OnThreshold
+from zae_limiter.admission.thresholds import (
+    Crossing,
+    Exhaustion,
+    OnExhausted,
+    OnThreshold,
+    RejectingQuota,
+)
 from zae_limiter.clock import Clock, Deadline
 from zae_limiter.concurrency.locks import LockFreeCount
 from zae_limiter.concurrency.receipt import Receipt
@@ -81,6 +87,23 @@ class EmbeddedBuckets(Port):
 
     def count(self, namespace_id: str, ended: AcquireEnd) -> None:
         self._tallies.count(namespace_id, ended)
+
+    async def mark_exhausted(
+        self,
+        namespace_id: str,
+        rejected: Sequence[RejectingQuota],
+        on_exhausted: OnExhausted,
+        clock: Clock,
+    ) -> None:
+        args, receipt = (namespace_id, rejected, clock()), Receipt[list[Exhaustion]]()
+        try:
+            with suppress(InfrastructureError):  # a later rejection tries again
+                if await self._client.read(buckets.are_exhausted, args):
+                    await self._client.write(buckets.mark_exhausted, args, receipt)
+        finally:
+            if receipt.has_outcome:
+                for exhaustion in receipt.outcome:
+                    on_exhausted(exhaustion)
 
     async def join_retention(self, named_days: int | None) -> None:
         """Store the retention of usage when opening: if the opener names it, or none is stored.

@@ -38,7 +38,7 @@ from zae_limiter.admission.request import (
     RenewalOutcome,
     Settlement,
 )
-from zae_limiter.admission.thresholds import OnThreshold
+from zae_limiter.admission.thresholds import OnExhausted, OnThreshold, RejectingQuota
 from zae_limiter.clock import Clock
 from zae_limiter.concurrency.receipt import Receipt
 from zae_limiter.concurrency.shield import shield
@@ -309,6 +309,16 @@ class DynamoBuckets:
 
     def count(self, namespace_id: str, ended: AcquireEnd) -> None:
         self._tallies.count(namespace_id, ended)
+
+    def mark_exhausted(
+        self,
+        namespace_id: str,
+        rejected: Sequence[RejectingQuota],
+        on_exhausted: OnExhausted,
+        clock: Clock,
+    ) -> None:
+        for each in rejected:
+            self._thresholds.look_at_exhausted(namespace_id, each, on_exhausted, clock)
 
     def _renew(
         self, namespace_id: str, renewals: tuple[Renewal, ...], clock: Clock

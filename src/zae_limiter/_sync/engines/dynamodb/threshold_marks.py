@@ -3,7 +3,8 @@
 """Marking the thresholds of quotas, in the background, when an answer shows that they are reached.
 
 A mark is one conditional write: the threshold is still reached in its window, and nobody has marked
-it before. The client whose write succeeds tells its user, so each threshold is raised once.
+it before. The client whose write succeeds tells its user, so each threshold is raised once. A quota
+that has rejected an acquire is marked in the same way.
 """
 
 from __future__ import annotations
@@ -12,7 +13,17 @@ import time
 from functools import partial
 
 from zae_limiter._sync.engines.dynamodb.context import TableContext
-from zae_limiter.admission.thresholds import Crossing, Mark, OnThreshold, crossing, due_mark
+from zae_limiter.admission.image import LimitState
+from zae_limiter.admission.thresholds import (
+    Mark,
+    OnExhausted,
+    OnThreshold,
+    RejectingQuota,
+    crossing,
+    due_mark,
+    exhausted_mark,
+    exhaustion,
+)
 from zae_limiter.clock import Clock
 from zae_limiter.dynamodb.buckets.cache import BucketCache
 from zae_limiter.dynamodb.items import bucket as bucket_item
@@ -23,6 +34,7 @@ from zae_limiter.quiet_logging import quiet_logger
 from zae_limiter.transport.calls import Deadline
 from zae_limiter.transport.errors import ConditionFailed, NoAnswer, ServerFault
 
+ATTEMPTS = 3  # a refused mark is due again if the bucket has other limits or another window
 RETRY_AFTER_S = 0.25  # after a failure; acquires need the throughput of the item, too
 
 logger = quiet_logger(__name__)
@@ -46,6 +58,47 @@ class ThresholdMarks:
             mark_all = partial(self._mark_all, bucket_id, on_threshold, clock)
             self._later.add(("thresholds", bucket_id), mark_all)
 
+    def look_at_exhausted(
+        self, namespace_id: str, rejected: RejectingQuota, on_exhausted: OnExhausted, clock: Clock
+    ) -> None:
+        """Mark a quota soon that has rejected an acquire, and tell of it."""
+        bucket_id = BucketId(namespace_id, rejected.entity_id, rejected.resource)
+        now_ms = clock()
+        is_due = self._due_exhausted(bucket_id, rejected, now_ms) is not None
+        if is_due and time.monotonic() >= self._retry_at_s:
+            mark = partial(self._mark_exhausted, bucket_id, rejected, on_exhausted, clock)
+            self._later.add(("exhausted", bucket_id, rejected.key), mark)
+
+    def _due_exhausted(
+        self, bucket_id: BucketId, rejected: RejectingQuota, now_ms: int
+    ) -> tuple[StoredBucket, Mark] | None:
+        entry = self._cache.get(bucket_id.shard(0))
+        mark = None if entry is None else exhausted_mark(rejected, entry.bucket.image, now_ms)
+        return None if entry is None or mark is None else (entry.bucket, mark)
+
+    def _mark_exhausted(
+        self,
+        bucket_id: BucketId,
+        rejected: RejectingQuota,
+        on_exhausted: OnExhausted,
+        clock: Clock,
+        deadline: Deadline,
+    ) -> None:
+        """Write the mark as long as it is due. After a failure a later rejection begins again."""
+        now_ms = clock()
+        try:
+            for _ in range(ATTEMPTS):
+                due = self._due_exhausted(bucket_id, rejected, now_ms)
+                if due is None:
+                    return
+                state = self._mark(bucket_id, *due, now_ms, deadline)
+                if state is not None:
+                    on_exhausted(exhaustion(rejected, due[1], state, now_ms))
+                    return
+        except ZAELimiterError as error:
+            self._retry_at_s = time.monotonic() + RETRY_AFTER_S
+            self._log_failure("that a quota is exhausted", "nobody is told", bucket_id, error)
+
     def _due(self, bucket_id: BucketId) -> tuple[StoredBucket, Mark] | None:
         entry = self._cache.get(bucket_id.shard(0))
         mark = None if entry is None else due_mark(entry.bucket.image)
@@ -57,18 +110,24 @@ class ThresholdMarks:
         """Mark one threshold after the other. After a failure a later answer begins again."""
         try:
             while (due := self._due(bucket_id)) is not None:
-                raised = self._mark(bucket_id, *due, clock(), deadline)
-                if raised is None:
+                now_ms, mark = clock(), due[1]
+                state = self._mark(bucket_id, *due, now_ms, deadline)
+                if state is None:
                     return
-                on_threshold(raised)
+                entity_id, resource = bucket_id.entity_id, bucket_id.resource
+                on_threshold(crossing(entity_id, resource, mark, state, now_ms))
         except ZAELimiterError as error:
             self._retry_at_s = time.monotonic() + RETRY_AFTER_S
-            self._log_failure(bucket_id, error)
+            shown = "only zae-limiter watch shows it"
+            self._log_failure("a threshold", shown, bucket_id, error)
 
     def _mark(
         self, bucket_id: BucketId, bucket: StoredBucket, mark: Mark, now_ms: int, deadline: Deadline
-    ) -> Crossing | None:
-        """Write one mark; None if the threshold is not reached any more, or another client's."""
+    ) -> LimitState | None:
+        """Write one mark, and return the quota with it.
+
+        None: the threshold is not reached any more, or another client has marked it.
+        """
         shard_id = bucket_id.shard(0)
         text = mark_write(bucket_item.key(*shard_id), bucket, mark).text(self._client.table)
         try:
@@ -78,17 +137,17 @@ class ThresholdMarks:
             return None
         after = bucket_item.decode(answer.get("Attributes", {}), bucket)
         self._cache.store(shard_id, after, now_ms)
-        state = after.image.limits[mark.key]
-        return crossing(bucket_id.entity_id, bucket_id.resource, mark, state, now_ms)
+        return after.image.limits[mark.key]
 
-    def _log_failure(self, bucket_id: BucketId, error: ZAELimiterError) -> None:
+    def _log_failure(
+        self, what: str, consequence: str, bucket_id: BucketId, error: ZAELimiterError
+    ) -> None:
         may_be_made = isinstance(error, NoAnswer | ServerFault)
         logger.warning(
-            "could not mark a threshold of %r on %r, a later call tries again%s: %s",
+            "could not mark %s of %r on %r, a later call tries again%s: %s",
+            what,
             bucket_id.entity_id,
             bucket_id.resource,
-            "; if it was marked nevertheless, only zae-limiter watch shows it"
-            if may_be_made
-            else "",
+            f"; if it was marked nevertheless, {consequence}" if may_be_made else "",
             error,
         )
