@@ -20,6 +20,7 @@ from zae_limiter_provisioner.table import opened_provisioner
 
 ACTIONS = ("plan", "apply", "diff")
 MAX_CHARACTERS = 6_000_000  # of a manifest as text: Lambda accepts no larger payload
+MAX_DIGITS = 9  # of a number of settings
 MAX_ANSWER_BYTES = 6_000_000  # Lambda passes no larger answer on
 DEFAULT_NAMESPACE = "default"
 DEFAULT_PRINCIPAL = "limits-provisioner"
@@ -66,12 +67,18 @@ def _run_action(payload: Mapping[str, Any], table: str, deadline: Deadline) -> d
     principal = check_principal(payload.get("principal")) or DEFAULT_PRINCIPAL
     if action == "apply":
         approved = _checked_text("revision", payload.get("revision"))
+        allowed = allowed_deletions("allow_deletions", payload.get("allow_deletions"))
         seconds, wait_seconds = _seconds(payload, "seconds"), _seconds(payload, "wait_seconds")
         if seconds is not None:
             deadline = Deadline(min(seconds, deadline.left()))
         with opened_provisioner(table, namespace, principal) as provisioner:
             return apply(
-                provisioner, manifest, deadline, approved=approved, wait_seconds=wait_seconds
+                provisioner,
+                manifest,
+                deadline,
+                approved=approved,
+                allow_deletions=allowed,
+                wait_seconds=wait_seconds,
             ).to_dict()
     with opened_provisioner(table, namespace, principal) as provisioner:
         if action == "plan":
@@ -85,6 +92,7 @@ def apply(
     deadline: Deadline,
     *,
     approved: str | None = None,
+    allow_deletions: float | None = None,
     wait_seconds: float | None = None,
 ) -> ApplyResult:
     """Apply a manifest until the deadline, after which the result is unfinished."""
@@ -92,6 +100,7 @@ def apply(
     return provisioner.apply(
         manifest,
         approved=approved,
+        allow_deletions=allow_deletions,
         wait_seconds=min(wait_s, max(deadline.left(), 0)),
         deadline=deadline,
     )
@@ -124,6 +133,15 @@ def _checked_text(name: str, value: object) -> str | None:
     if value is not None and not isinstance(value, str):
         raise ValidationError(name, value, "must be text")
     return value
+
+
+def allowed_deletions(name: str, value: object) -> int | None:
+    """Return a number of settings, which CloudFormation sends as text; None if none is named."""
+    if isinstance(value, str) and value.isdecimal() and len(value) <= MAX_DIGITS:
+        return int(value)
+    if value is None or (type(value) is int and value >= 0):
+        return value
+    raise ValidationError(name, value, "must be a number of settings, 0 or more")
 
 
 def _seconds(payload: Mapping[str, Any], name: str) -> float | None:

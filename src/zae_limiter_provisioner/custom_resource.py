@@ -24,6 +24,7 @@ from zae_limiter.exceptions import (
 )
 from zae_limiter_ops._sync.provisioner import SyncProvisioner
 from zae_limiter_ops.manifest.declarations import LimitsManifest
+from zae_limiter_ops.manifest.deletions import ALL, DeletionsRefused
 from zae_limiter_ops.manifest.diff import ApplyResult
 from zae_limiter_ops.manifest.problems import ApplyConflict
 from zae_limiter_provisioner import actions
@@ -34,7 +35,8 @@ MAX_ANSWER_BYTES = 4096  # CloudFormation's limit for a whole answer
 SEND_S = 5.0
 SEND_PAUSES_S = (0.2, 1.0)  # between attempts: without an answer a stack waits for an hour
 _SERVICE_PROPERTIES = frozenset({"ServiceToken", "ServiceTimeout"})
-_PROPERTIES = ("Manifest", "Namespace")
+ALLOW_DELETIONS = "AllowDeletions"
+_PROPERTIES = ("Manifest", "Namespace", ALLOW_DELETIONS)
 _ECHOED = ("StackId", "RequestId", "LogicalResourceId")
 _COUNTS = ("created", "updated", "deleted", "adopted", "unchanged")
 
@@ -70,12 +72,12 @@ class ResourceRequest:
         if self.kind == "Delete":
             return self._remove(deadline)
         manifest, namespace = self._manifest_and_namespace()
-        principal = self._principal()
+        principal, allowed = self._principal(), self._allowed_deletions()
         with opened_provisioner(self._table, namespace, principal) as provisioner:
             if self.kind == "Create":
                 # An error of the plan leaves the id at NOT_APPLIED: nothing was changed.
                 provisioner.plan(manifest)
-            result = self._apply(provisioner, manifest, namespace, deadline)
+            result = self._apply(provisioner, manifest, namespace, deadline, allowed)
         counts = result.to_dict()
         return ResourceOutcome(True, data={name.title(): counts[name] for name in _COUNTS})
 
@@ -85,11 +87,13 @@ class ResourceRequest:
         manifest: LimitsManifest,
         namespace: str,
         deadline: Deadline,
+        allow_deletions: int | None,
     ) -> ApplyResult:
         before, self._physical_id = self._physical_id, f"{APPLIED}:{self._table}:{namespace}"
         try:
-            return _apply_all(provisioner, manifest, deadline)
-        except ApplyConflict:  # this request has changed nothing that a deletion should remove
+            return _apply_all(provisioner, manifest, deadline, allow_deletions)
+        except (ApplyConflict, DeletionsRefused):
+            # This request has changed nothing that a deletion should remove.
             self._physical_id = before
             raise
         except BaseException:
@@ -117,7 +121,7 @@ class ResourceRequest:
             return ResourceOutcome(True, "nothing was applied")
         try:
             with opened_provisioner(self._table, namespace, self._principal()) as provisioner:
-                _apply_all(provisioner, LimitsManifest(namespace), deadline)
+                _apply_all(provisioner, LimitsManifest(namespace), deadline, ALL)
         except (InfrastructureNotFoundError, NamespaceNotFoundError) as error:
             return ResourceOutcome(True, f"nothing is left to be removed: {error}")
         return ResourceOutcome(True)
@@ -128,10 +132,23 @@ class ResourceRequest:
             properties = {}
         unknown = sorted(set(properties) - _SERVICE_PROPERTIES - set(_PROPERTIES))
         if unknown:
-            known = " and ".join(_PROPERTIES)
+            known = ", ".join(_PROPERTIES)
             raise ValidationError(unknown[0], properties[unknown[0]], f"is not known; use {known}")
         manifest = actions.read_manifest(properties.get("Manifest"))
         return manifest, actions.namespace_of(properties.get("Namespace"), manifest)
+
+    def _allowed_deletions(self) -> int | None:
+        """Return the larger number of the properties before and after an update.
+
+        When CloudFormation rolls back, the properties before are those of the failed update.
+        """
+        numbers = []
+        for name in ("ResourceProperties", "OldResourceProperties"):
+            properties = self._event.get(name)
+            if isinstance(properties, Mapping):
+                value = properties.get(ALLOW_DELETIONS)
+                numbers.append(actions.allowed_deletions(ALLOW_DELETIONS, value))
+        return max((number for number in numbers if number is not None), default=None)
 
     def _principal(self) -> str:
         """Return the principal for the audit log, with the stack's name out of the stack's id.
@@ -163,10 +180,13 @@ def _text(event: Mapping[str, Any], name: str) -> str:
 
 
 def _apply_all(
-    provisioner: SyncProvisioner, manifest: LimitsManifest, deadline: Deadline
+    provisioner: SyncProvisioner,
+    manifest: LimitsManifest,
+    deadline: Deadline,
+    allow_deletions: float | None,
 ) -> ApplyResult:
     """Apply a manifest; raise OutOfTime if the deadline comes first."""
-    result = actions.apply(provisioner, manifest, deadline)
+    result = actions.apply(provisioner, manifest, deadline, allow_deletions=allow_deletions)
     unfinished = result.unfinished
     if unfinished is not None:
         raise OutOfTime(

@@ -2,8 +2,9 @@
 
 Environment: ``TABLE_NAME``. A payload is ``{"action": "plan" | "apply" | "diff", "manifest": …}``.
 Optional fields are ``namespace`` and ``principal``; for an apply also ``revision`` (of the approved
-plan), ``wait_seconds`` (for another apply) and ``seconds``, after which the apply stops between two
-batches. The answer of such an apply has the field ``unfinished``, whose ``revision`` continues it.
+plan), ``allow_deletions``, ``wait_seconds`` (for another apply) and ``seconds``, after which the
+apply stops between two batches. The answer of such an apply has the field ``unfinished``, whose
+``revision`` continues it.
 """
 
 from __future__ import annotations

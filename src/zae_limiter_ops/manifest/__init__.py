@@ -12,6 +12,7 @@ from zae_limiter_ops.manifest.declarations import (
     ResourceDecl,
     SystemDecl,
 )
+from zae_limiter_ops.manifest.deletions import DeletionsRefused
 from zae_limiter_ops.manifest.diff import ApplyResult, LimitsPlan, compute_diff
 from zae_limiter_ops.manifest.drift import Drift, DriftCause
 from zae_limiter_ops.manifest.problems import ApplyConflict, ManifestError, Problem
@@ -22,6 +23,7 @@ __all__ = [
     "ApplyConflict",
     "ApplyResult",
     "Change",
+    "DeletionsRefused",
     "Drift",
     "DriftCause",
     "EntityDecl",

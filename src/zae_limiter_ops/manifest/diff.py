@@ -73,7 +73,7 @@ class LimitsPlan:
     ``wanted`` holds the declared setting of each target. ``adopted`` counts targets that have their
     declared setting already, but were not managed before. ``revision`` is the revision of the
     managed state, empty before the first apply: the apply of an approved plan requires that the
-    state still has this revision.
+    state still has this revision. ``existing`` counts the managed targets that exist.
     """
 
     wanted: Settings
@@ -82,6 +82,7 @@ class LimitsPlan:
     adopted: int = 0
     unchanged: int = 0
     revision: str = ""
+    existing: int = 0
 
     @classmethod
     def of(
@@ -97,7 +98,8 @@ class LimitsPlan:
             for target, setting in wanted.items()
         )
         unchanged = len(wanted) - differing - adopted
-        return cls(wanted, managed, changes, adopted, unchanged, revision)
+        existing = len(managed.digests.keys() & live.keys())
+        return cls(wanted, managed, changes, adopted, unchanged, revision, existing)
 
     @property
     def is_empty(self) -> bool:
@@ -139,6 +141,7 @@ class LimitsPlan:
             "delete": self.count(Action.DELETE),
             "adopt": self.adopted,
             "unchanged": self.unchanged,
+            "existing": self.existing,
             "revision": self.revision,
         }
 

@@ -31,6 +31,7 @@ from zae_limiter_ops.manifest.declarations import (
 )
 from zae_limiter_ops.manifest.merging import merge
 from zae_limiter_ops.manifest.problems import ManifestError, Path, Problem, suggestion
+from zae_limiter_ops.manifest.targets import wanted_settings
 
 if TYPE_CHECKING:
     from zae_limiter_ops.manifest.yaml_text import Places
@@ -44,6 +45,10 @@ ENTITY_KEYS = ("resources", "limits", "mode", "parent", "cascade", "registered")
 LIMIT_KEYS = ("capacity", "burst", "refill_amount", "refill_period", "soft")
 SLOT_KEYS = ("concurrent", "lease_ttl", "soft")
 EXACT_DIGITS = 15  # a float has at least so many digits of the number that was written
+DECLARES_NOTHING = (
+    "declares no setting, so an apply would delete all that earlier manifests declared; declare at "
+    "least one"
+)
 MAX_DIGITS = 30  # more than a limit may have, and few enough for int()
 
 
@@ -64,7 +69,7 @@ def read_files(texts: Sequence[tuple[str, str]]) -> LimitsManifest:
             parts.append((reader.manifest(loaded.document), reader.report))
     manifest = merge(parts)
     _raise_all(problems)
-    return manifest
+    return _refuse_empty(manifest, texts[0][0] if len(texts) == 1 else "manifest")
 
 
 def read_yaml(text: str, source: str) -> LimitsManifest:
@@ -78,6 +83,13 @@ def read_document(document: Mapping[str, Any], source: str) -> LimitsManifest:
     problems: list[Problem] = []
     manifest = _Reader(source, None, problems).manifest(document)
     _raise_all(problems)
+    return _refuse_empty(manifest, source)
+
+
+def _refuse_empty(manifest: LimitsManifest, source: str) -> LimitsManifest:
+    """Raise if nothing is declared: an apply would delete everything that is managed."""
+    if not wanted_settings(manifest):
+        raise ManifestError([Problem(source, (), 0, 0, DECLARES_NOTHING)])
     return manifest
 
 

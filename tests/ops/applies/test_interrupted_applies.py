@@ -49,7 +49,7 @@ async def test_a_second_apply_waits_for_the_first_one(tmp_path):
         other = LimitsManifest.from_dict({"entities": {"entity-1": {"limits": {"rpm": 9}}}})
         task = asyncio.ensure_future(first.apply(MANIFEST, progress=lambda *_: begun.set()))
         await begun.wait()
-        result = await second.apply(other, wait_seconds=60)
+        result = await second.apply(other, allow_deletions=119, wait_seconds=60)
         assert (await task).created == 120
         assert (result.updated, result.deleted) == (1, 119)
         assert (await second.plan(other)).is_empty

@@ -13,6 +13,7 @@ from tests.support.dynamodb import shared_endpoint
 from tests.support.dynamodb.tables import empty_table, store_url
 from zae_limiter import Limit, SyncRepository
 from zae_limiter_ops.manifest.declarations import LimitsManifest
+from zae_limiter_ops.manifest.deletions import ALL
 
 CHILD = Path(__file__).with_name("applying_child.py")
 FEW, MANY = 100, 400  # entities of a manifest: a few batches, or ten; the state has further pages
@@ -81,7 +82,7 @@ def check_next(repo, after):
     """The next apply, of the same manifest or another one, finishes what was begun."""
     declared = LimitsManifest.from_dict(after)
     provisioner = repo.provisioner("next")
-    provisioner.apply(declared)
+    provisioner.apply(declared, allow_deletions=ALL)
     exported = provisioner.export().to_dict()
     by_hand = exported["entities"].pop(BY_HAND)
     assert by_hand == {"resources": {"api": {"limits": {"rpm": {"capacity": 7}}}}}

@@ -102,7 +102,8 @@ def test_the_provisioner_calls_dynamodb_without_botocore(tmp_path):
     file.write_bytes(PACKAGES["provisioner"]().content)
     call = (
         "os.environ['AWS_ENDPOINT_URL'] = 'http://127.0.0.1:9'\n"
-        "print(index.handler({'action': 'apply', 'manifest': {}}, None), file=sys.stderr)\n"
+        "payload = {'action': 'apply', 'manifest': {'entities': {'a': {}}}}\n"
+        "print(index.handler(payload, None), file=sys.stderr)\n"
         "assert not {'boto3', 'botocore', 'yaml', 'click', 'asyncio'} & {*sys.modules}\n"
     )
     found = run(sys.executable, file, ENVIRONMENT + call)

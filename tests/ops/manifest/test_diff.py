@@ -134,5 +134,6 @@ def test_plans_changes_and_drifts_are_plain_data():
         "delete": 0,
         "adopt": 0,
         "unchanged": 0,
+        "existing": 0,
         "revision": "",
     }

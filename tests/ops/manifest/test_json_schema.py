@@ -66,10 +66,8 @@ def limit(value):
 
 
 ACCEPTED = [
-    None,
-    {},
-    {"namespace": "prod", "system": None, "resources": None, "entities": {}},
-    {"namespace": 7},
+    {"namespace": "prod", "system": None, "resources": None, "entities": {"u": None}},
+    {"namespace": 7, "entities": {"u": {}}},
     {"system": {"on_unavailable": "block"}},
     {"system": {"limits": {"rpm": 5}, "on_unavailable": None}},
     {"resources": {"org/llama3:8b@v1+x": {"limits": {"rpm": 5, "t.p-m_2": "5/min"}}}},

@@ -213,11 +213,6 @@ def test_a_document_that_explodes_through_aliases_is_refused():
     assert "its aliases repeat too many values" in problems_of("\n".join(lines))[0]
 
 
-@pytest.mark.parametrize("text", ["", "# nothing", "null", "{}"])
-def test_an_empty_manifest_declares_nothing(text):
-    assert LimitsManifest.from_yaml(text) == LimitsManifest()
-
-
 def test_a_long_chain_of_parents_is_read_in_time():
     entities = {f"e{n}": {"parent": f"e{n + 1}", "cascade": True} for n in range(20_000)}
     assert len(LimitsManifest.from_dict({"entities": entities}).entities) == 20_000

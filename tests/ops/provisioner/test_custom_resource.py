@@ -10,6 +10,7 @@ from zae_limiter.exceptions import InfrastructureError
 from zae_limiter_provisioner import actions, custom_resource, handler
 from zae_limiter_provisioner.custom_resource import ResourceOutcome, ResourceRequest
 
+MANIFEST = {"system": {"limits": {"rpm": 5}}}
 STACK_ID = "arn:aws:cloudformation:us-east-1:123456789012:stack/my-limits/0815"
 
 
@@ -82,7 +83,7 @@ def event(inbox, kind="Create", **more):
         "StackId": STACK_ID,
         "RequestId": "request-1",
         "LogicalResourceId": "Limits",
-        "ResourceProperties": {"Manifest": {}},
+        "ResourceProperties": {"Manifest": MANIFEST},
         **more,
     }
 
@@ -107,7 +108,9 @@ def answer_of(inbox):
         ({"Manifest": "[" * 25_000}, "manifest: is nested more than 32 levels deep"),
         ({"Manifest": " " * 6_000_001}, "manifest: has more than 6,000,000 characters"),
         ({"Manifest": {"resourses": {}}}, "did you mean 'resources'?"),
-        ({"Manifest": {}, "Name": "x"}, "use Manifest and Namespace"),
+        ({"Manifest": MANIFEST, "Name": "x"}, "use Manifest, Namespace, AllowDeletions"),
+        ({"Manifest": {}}, "declares no setting"),
+        ({"Manifest": MANIFEST, "AllowDeletions": "many"}, "AllowDeletions: must be a number"),
         (None, "manifest"),
     ],
 )
@@ -181,7 +184,8 @@ def test_payloads_of_the_command_line_are_told_apart():
     [
         ({}, "manifest"),
         ({"manifest": []}, "must be a mapping"),
-        ({"manifest": {}, "principal": 5}, "principal"),
+        ({"manifest": {}}, "declares no setting"),
+        ({"manifest": MANIFEST, "principal": 5}, "principal"),
         ({"manifest": {"system": {"limits": {"rpm": "many"}}}}, "rpm"),
     ],
 )
@@ -232,12 +236,14 @@ def test_a_request_that_is_nested_too_deeply_is_refused_and_answered(inbox, plac
         {"revision": 5},
         {"wait_seconds": "10"},
         {"seconds": -1},
+        {"allow_deletions": -1},
+        {"allow_deletions": 1.5},
         {"seconds": True},
         {"seconds": float("nan")},
     ],
 )
 def test_a_field_of_another_type_is_refused(field):
-    answer = handler({"action": "apply", "manifest": {}, **field}, Context(30))
+    answer = handler({"action": "apply", "manifest": MANIFEST, **field}, Context(30))
     (name,) = field
     assert answer["error"]["message"].startswith(f"{name}: must be ")
 

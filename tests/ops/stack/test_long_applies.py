@@ -80,7 +80,7 @@ def test_an_apply_between_two_calls_is_a_conflict(in_short_calls, opening):
     with SyncRepository.open(**opening) as repository:
 
         def interfere(done, total):
-            repository.provisioner("bob").apply(manifest(1, rpm=7))
+            repository.provisioner("bob").apply(manifest(1, rpm=7), allow_deletions=47)
 
         with pytest.raises(ApplyConflict, match="another apply was made since this plan"):
             in_short_calls.apply(manifest(100), progress=interfere)

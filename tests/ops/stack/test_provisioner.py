@@ -18,6 +18,7 @@ from zae_limiter_ops.infra import names
 from zae_limiter_ops.infra.packages import provisioner_package
 from zae_limiter_ops.infra.provisioner import limits_template
 from zae_limiter_ops.manifest.declarations import LimitDecl, LimitsManifest, ResourceDecl
+from zae_limiter_ops.manifest.deletions import DeletionsRefused
 from zae_limiter_ops.manifest.problems import ApplyConflict, ManifestError
 
 RPM_500 = [Limit.per_minute("rpm", 500)]
@@ -241,6 +242,51 @@ def test_a_stack_with_limits_is_created_updated_rolled_back_and_deleted(limits_s
         assert rpm() is None
         assert repository.get_entity("user") is None
         assert repository.get_resource_defaults("by-hand") == RPM_500
+
+
+def many(count):
+    names = [f"model-{number}" for number in range(count)]
+    return LimitsManifest.from_dict({"resources": {name: {"limits": {"rpm": 5}} for name in names}})
+
+
+def test_an_update_that_deletes_much_needs_its_number_and_a_deletion_does_not(
+    limits_stack, opening
+):
+    def has(count):
+        with SyncRepository.open(**opening) as repository:
+            return len(repository.list_resources_with_defaults()) == count
+
+    limits_stack.create(limits_stack.body(many(40)))
+    limits_stack.ends_as("CREATE_COMPLETE")
+    limits_stack.update(limits_stack.body(many(1)))
+    limits_stack.ends_as("UPDATE_ROLLBACK_COMPLETE")
+    assert any("would delete 39 of 40 managed" in each for each in limits_stack.reasons())
+    assert has(40)
+    allowed = limits_stack.body(many(20))
+    allowed["Resources"]["Limits"]["Properties"]["AllowDeletions"] = 20
+    limits_stack.update(allowed)
+    limits_stack.ends_as("UPDATE_COMPLETE")
+    assert has(20)
+    limits_stack.delete()
+    assert has(0)
+
+
+def test_the_function_deletes_much_only_with_its_number(remote):
+    remote.apply(many(40))
+    with pytest.raises(DeletionsRefused, match="would delete 39 of 40 managed"):
+        remote.apply(many(1))
+    assert remote.apply(many(1), allow_deletions=39)["deleted"] == 39
+    with pytest.raises(ManifestError, match="declares no setting"):
+        remote.apply(LimitsManifest())
+
+
+def test_a_creation_that_would_delete_much_deletes_nothing(remote, limits_stack, opening):
+    remote.apply(many(40))
+    limits_stack.create(limits_stack.body(many(1)))
+    limits_stack.ends_as("ROLLBACK_COMPLETE")
+    limits_stack.delete()
+    with SyncRepository.open(**opening) as repository:
+        assert len(repository.list_resources_with_defaults()) == 40
 
 
 def test_an_update_that_fails_elsewhere_brings_the_old_limits_back(limits_stack, opening):

@@ -11,11 +11,12 @@ from zae_limiter_ops._async.provisioner.live import StateReader, read_settings
 from zae_limiter_ops._async.provisioner.state_store import StateStore
 from zae_limiter_ops._async.provisioner.tracing import trace
 from zae_limiter_ops.manifest.declarations import LimitsManifest
+from zae_limiter_ops.manifest.deletions import check_deletions
 from zae_limiter_ops.manifest.diff import ApplyResult, LimitsPlan, Unfinished
 from zae_limiter_ops.manifest.drift import Drift, compute_drift
 from zae_limiter_ops.manifest.problems import ApplyConflict
 from zae_limiter_ops.manifest.state import encode
-from zae_limiter_ops.manifest.targets import Settings, wanted_settings
+from zae_limiter_ops.manifest.targets import Action, Settings, wanted_settings
 
 __all__ = ["Progress", "Provisioner"]
 
@@ -53,6 +54,7 @@ class Provisioner:
         manifest: LimitsManifest,
         *,
         approved: str | None = None,
+        allow_deletions: float | None = None,
         wait_seconds: float = WAIT_SECONDS,
         progress: Progress | None = None,
         deadline: Deadline | None = None,
@@ -64,6 +66,8 @@ class Provisioner:
         since that plan. While another apply is in progress, this apply waits for at most
         ``wait_seconds``, and then raises an ApplyConflict that names the other apply. After the
         ``deadline`` the apply ends between two batches, and the result is ``unfinished``.
+        At most ``allow_deletions`` settings are deleted; without it, at most 10 or a quarter of
+        the managed settings. DeletionsRefused is raised before anything is changed.
         """
         state = StateStore(self._context, self._principal, self._lease_ms)
         while True:
@@ -77,6 +81,7 @@ class Provisioner:
             if await state.end_expired_lease():
                 approved = approved and state.revision
                 continue
+            check_deletions(plan.count(Action.DELETE), plan.existing, allow_deletions)
             pages = len(encode(plan.managed_during(), state.pages).pages)
             if await state.take_lease(pages):
                 break

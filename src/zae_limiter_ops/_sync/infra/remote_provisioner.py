@@ -16,6 +16,7 @@ from zae_limiter.exceptions import (
 from zae_limiter_ops._sync.provisioner import Progress
 from zae_limiter_ops.infra import names
 from zae_limiter_ops.manifest.declarations import LimitsManifest
+from zae_limiter_ops.manifest.deletions import DeletionsRefused
 from zae_limiter_ops.manifest.problems import ApplyConflict, ManifestError, Problem
 from zae_limiter_ops.transport.control import Control, ControlError
 
@@ -33,6 +34,7 @@ ANSWERS: dict[str, dict[str, type]] = {
         "delete": int,
         "adopt": int,
         "unchanged": int,
+        "existing": int,
         "revision": str,
     },
     "apply": {
@@ -107,11 +109,13 @@ class RemoteProvisioner:
         manifest: LimitsManifest,
         *,
         approved: str | None = None,
+        allow_deletions: float | None = None,
         wait_seconds: float = 0,
         progress: Progress | None = None,
     ) -> Document:
         """Make the changes; raises ApplyConflict if another apply was made since ``approved``.
 
+        Raises DeletionsRefused if the apply would delete more settings than it may.
         A long apply takes several calls. ``progress`` is called between them with the number of
         changes made and the number of all changes.
         """
@@ -123,6 +127,7 @@ class RemoteProvisioner:
                     "apply",
                     manifest,
                     revision=approved,
+                    allow_deletions=allow_deletions,
                     seconds=self._call_s,
                     wait_seconds=min(max(waiting.left(), 0), self._call_s),
                 )
@@ -189,6 +194,8 @@ def _error(document: Document, function: str) -> ZAELimiterError:
     message = str(document.get("message"))
     if document.get("kind") == ApplyConflict.__name__:
         return ApplyConflict(message, is_in_progress=bool(document.get("in_progress")))
+    if document.get("kind") == DeletionsRefused.__name__:
+        return DeletionsRefused(message)
     if document.get("kind") == ValidationError.__name__:
         return InfrastructureError(f"{function} refuses the manifest: {message}")
     return InfrastructureError(f"{function} failed: {message}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,7 @@ from zae_limiter_ops.cli.limits.source import (
     manifest_option,
     read_manifest,
 )
-from zae_limiter_ops.cli.shared.console import confirm, print_json, status
+from zae_limiter_ops.cli.shared.console import confirm, confirm_number, print_json, status
 from zae_limiter_ops.cli.shared.errors import CHANGES, DONE
 from zae_limiter_ops.cli.shared.formatting import count_of, format_number
 from zae_limiter_ops.cli.shared.groups import CommandGroup
@@ -89,8 +90,11 @@ def plan(
       zae-limiter limits plan -f limits/ --output json
 
     JSON: changes (each: action, kind, entity_id, resource, before, after), create, update, delete,
-    adopt (as declared, but not managed yet), unchanged, revision.
+    adopt (as declared, but not managed yet), unchanged, existing (managed settings that exist),
+    revision.
     """
+    from zae_limiter_ops.manifest.deletions import are_too_many
+
     manifest = read_manifest(files, output)
     with open_route(_planned_store(store, output), manifest, direct=direct) as route:
         planned = route.plan(manifest)
@@ -98,6 +102,11 @@ def plan(
         print_json(planned)
     else:
         print_plan(planned)
+        if are_too_many(planned["delete"], planned["existing"], None):
+            print_hint(
+                output,
+                f"{_deletions(planned)}: an apply needs --allow-deletions {planned['delete']}",
+            )
     return CHANGES if detailed_exitcode and planned["changes"] else DONE
 
 
@@ -118,6 +127,12 @@ def _planned_store(store: StoreLocation, output: str) -> StoreLocation:
     "--yes", "-y", "--auto-approve", "yes", is_flag=True, help="Do not ask for confirmation."
 )
 @click.option(
+    "--allow-deletions",
+    type=click.IntRange(0),
+    metavar="NUMBER",
+    help="Delete at most this many settings. Default: 10, or a quarter of the managed settings.",
+)
+@click.option(
     "--lock-timeout",
     type=click.FloatRange(0, 3600),
     default=90,
@@ -133,6 +148,7 @@ def apply(
     store: StoreLocation,
     files: tuple[str, ...],
     yes: bool,
+    allow_deletions: int | None,
     lock_timeout: float,
     direct: bool,
     principal: str | None,
@@ -140,9 +156,10 @@ def apply(
 ) -> None:
     """Store the limits that the manifest declares.
 
-    The command shows the plan, and asks for confirmation unless the plan only creates settings.
-    The next apply finishes an interrupted one. Clients apply the limits within their cache time,
-    by default a minute.
+    The command shows the plan, and asks for confirmation unless the plan only creates settings. A
+    plan that deletes more than 10 settings and more than a quarter of the managed ones needs their
+    number, typed or by --allow-deletions; --yes is not enough. The next apply finishes an
+    interrupted one. Clients apply the limits within their cache time, by default a minute.
 
     \b
     Examples:
@@ -157,11 +174,12 @@ def apply(
         planned = route.plan(manifest)
         if output != "json":
             print_plan(planned)
-        _ask(planned, yes)
+        allowed = _ask(planned, yes=yes, allow_deletions=allow_deletions)
         with status("applying") as show:
             result = route.apply(
                 manifest,
                 planned["revision"],
+                allowed,
                 lock_timeout,
                 lambda done, total: show(
                     f"applied {format_number(done)} of {count_of(total, 'change')}"
@@ -173,9 +191,21 @@ def apply(
         print_applied(result)
 
 
-def _ask(planned: Document, yes: bool) -> None:
-    """Ask for confirmation before stored settings are changed or deleted."""
+def _ask(planned: Document, *, yes: bool, allow_deletions: int | None) -> int | None:
+    """Ask for confirmation before stored settings are changed or deleted.
+
+    Return the number of settings that may be deleted; None if any apply may delete so many.
+    """
+    from zae_limiter_ops.manifest.deletions import are_too_many
+
     updated, deleted = planned["update"], planned["delete"]
+    if are_too_many(deleted, planned["existing"], allow_deletions):
+        if yes or allow_deletions is not None or not sys.stdin.isatty():
+            raise click.UsageError(
+                f"This {_deletions(planned)}; if that is meant, add --allow-deletions {deleted}"
+            )
+        confirm_number(f"This {_deletions(planned)}", "deletions", deleted)
+        return int(deleted)
     if updated or deleted:
         consequences = " and ".join(
             f"{verb} {count_of(number, 'stored setting')}"
@@ -183,6 +213,12 @@ def _ask(planned: Document, yes: bool) -> None:
             if number
         )
         confirm(f"This {consequences}", "Apply it?", yes=yes)
+    return allow_deletions
+
+
+def _deletions(planned: Document) -> str:
+    deleted, existing = format_number(planned["delete"]), format_number(planned["existing"])
+    return f"deletes {deleted} of {existing} managed settings"
 
 
 @limits.command()

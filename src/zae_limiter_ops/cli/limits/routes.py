@@ -37,11 +37,16 @@ class DirectRoute:
         self,
         manifest: LimitsManifest,
         approved: str,
+        allow_deletions: int | None,
         wait_seconds: float,
         progress: Callable[[int, int], None],
     ) -> Document:
         result = self._provisioner.apply(
-            manifest, approved=approved, wait_seconds=wait_seconds, progress=progress
+            manifest,
+            approved=approved,
+            allow_deletions=allow_deletions,
+            wait_seconds=wait_seconds,
+            progress=progress,
         )
         return result.to_dict()
 
@@ -60,12 +65,17 @@ class FunctionRoute:
         self,
         manifest: LimitsManifest,
         approved: str,
+        allow_deletions: int | None,
         wait_seconds: float,
         progress: Callable[[int, int], None],
     ) -> Document:
         """Apply with progress between the calls of the function."""
         return self._provisioner.apply(
-            manifest, approved=approved, wait_seconds=wait_seconds, progress=progress
+            manifest,
+            approved=approved,
+            allow_deletions=allow_deletions,
+            wait_seconds=wait_seconds,
+            progress=progress,
         )
 
 

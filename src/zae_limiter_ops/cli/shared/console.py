@@ -66,6 +66,18 @@ def confirm(consequences: str, question: str, *, yes: bool) -> None:
         raise click.ClickException("not confirmed; nothing was changed")
 
 
+def confirm_number(consequences: str, what: str, number: int) -> None:
+    """State the consequences and ask for their number, which nobody types by habit."""
+    click.echo(folded(f"{printable(consequences)}.", sys.stderr), err=True)
+    try:
+        typed = click.prompt(f"To confirm, type the number of {what}", err=True)
+    except click.Abort:
+        click.echo(err=True)
+        raise Interrupted("before anything was changed") from None
+    if typed.strip().replace(",", "") != str(number):
+        raise click.ClickException("not confirmed; nothing was changed")
+
+
 @contextmanager
 def status(text: str) -> Iterator[Callable[[str], None]]:
     """Show a live line on stderr during the block; the yielded function changes its text."""

@@ -151,7 +151,7 @@ def test_the_namespace_comes_from_the_manifest(cli, opened, tmp_path, monkeypatc
     path.write_text("system: {limits: {rpm: 6}}")
     assert cli("limits", "apply", "-f", path, "-N", "tenant-a", "--yes").code == 0
     assert opened.namespace("tenant-a").get_system_defaults()[0] == [Limit.per_minute("rpm", 6)]
-    path.write_text("namespace: tenant-b")
+    path.write_text("namespace: tenant-b\nsystem: {limits: {rpm: 6}}")
     assert "did you mean 'tenant-a'?" in cli("limits", "plan", "-f", path).error(1)
 
 
@@ -269,3 +269,68 @@ def test_plans_show_quotas_soft_limits_and_modes(shell, tmp_path):
     assert (
         "    ~ shadow -> deny until 2099-01-01T00:00:00Z" in shell("limits", "diff", "-f", path).out
     )
+
+
+@on_both_engines
+@pytest.mark.parametrize("text", ["", "{}", "namespace: default\n"])
+def test_a_manifest_that_declares_nothing_is_refused(shell, tmp_path, manifest, text, engine):
+    shell("namespace", "register", "default")
+    shell("limits", "apply", "-f", manifest)
+    empty = tmp_path / "empty.yaml"
+    empty.write_text(text)
+    for command in (["validate"], ["plan"], ["diff"], ["apply", "--yes"], ["cfn-template"]):
+        refused = shell.run("limits", *command, "-f", empty)
+        assert refused.code == 2
+        assert "declares no setting" in refused.err
+    assert shell("limits", "plan", "-f", manifest).out == "plan: no changes, 5 unchanged\n"
+
+
+@pytest.fixture
+def truncated(shell, tmp_path):
+    """A manifest of one resource of the 40 that an earlier manifest has declared."""
+    shell("namespace", "register", "default")
+    models = {f"model-{number}": {"limits": {"rpm": 5}} for number in range(40)}
+    whole, one = tmp_path / "whole.yaml", tmp_path / "one.yaml"
+    whole.write_text(yaml.safe_dump({"resources": models}))
+    one.write_text(yaml.safe_dump({"resources": {"model-0": models["model-0"]}}))
+    shell("limits", "apply", "-f", whole)
+    return one
+
+
+@on_both_engines
+def test_deleting_most_settings_needs_their_number(shell, truncated, engine):
+    planned = shell("limits", "plan", "-f", truncated)
+    assert "an apply needs --allow-deletions 39" in planned.err
+    assert shell("limits", "plan", "-f", truncated, "--output", "json").json["existing"] == 40
+    for allowed in ([], ["--allow-deletions", "38"]):
+        refused = shell.run("limits", "apply", "-f", truncated, "--yes", *allowed)
+        assert refused.code == 2
+        assert "This deletes 39 of 40 managed settings" in refused.err
+        assert "add --allow-deletions 39" in refused.err
+    assert len(shell("resource", "list", "--output", "json").json["resources"]) == 40
+    refused = shell.run("limits", "apply", "-f", truncated, "--allow-deletions", "39")
+    assert "add --yes" in refused.err
+    applied = shell("limits", "apply", "-f", truncated, "--yes", "--allow-deletions", "39")
+    assert applied.out.endswith("applied: 0 created, 0 updated, 39 deleted, 1 unchanged\n")
+
+
+@on_both_engines
+def test_an_allowed_number_binds_small_deletions_too(shell, tmp_path, manifest, engine):
+    shell("namespace", "register", "default")
+    shell("limits", "apply", "-f", manifest)
+    one = tmp_path / "one.yaml"
+    one.write_text("resources: {gpt-4: {limits: {rpm: 10}}}")
+    refused = shell.run("limits", "apply", "-f", one, "--yes", "--allow-deletions", "3")
+    assert "add --allow-deletions 4" in refused.err
+    shell("limits", "apply", "-f", one, "--yes")
+
+
+def test_the_number_of_deletions_is_typed(shell, truncated):
+    args = ("limits", "apply", "-f", str(truncated))
+    for typed, code, left in ((b"y\n", 1, 40), (b"38\n", 1, 40), (b"39\n", 0, 1)):
+        with terminal(*args, ZAEL_URL=shell.url) as screen:
+            screen.read_until("type the number of deletions")
+            screen.press(typed)
+            assert screen.wait() == code, screen.output
+        with SyncRepository.open(url=shell.url) as repository:
+            assert len(repository.list_resources_with_defaults()) == left
