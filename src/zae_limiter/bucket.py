@@ -2,7 +2,9 @@
 
 ``accrued_milli`` and ``wait_ms`` are the two formulas of the whole package. The engines use them in
 ``zae_limiter.admission``, which counts from a fixed epoch and so stores no refill time.
-The functions on ``BucketState`` are public, for programs that keep a bucket themselves.
+The functions on ``BucketState`` are public, for programs that keep a bucket themselves. They count
+from the same epoch, so that a fraction of a millitoken is never credited twice and never lost,
+however often they are called.
 """
 
 from __future__ import annotations
@@ -14,6 +16,8 @@ from zae_limiter.models.timestamps import MILLI
 
 if TYPE_CHECKING:
     from zae_limiter.models.bucket import BucketState
+
+EPOCH_MS = 1_577_836_800_000  # 2020-01-01T00:00Z; stored balances depend on it: never change it
 
 
 class RefillResult(NamedTuple):
@@ -53,15 +57,18 @@ def refill_bucket(
 ) -> RefillResult:
     """Add the accrued millitokens, up to the capacity, and advance the refill time.
 
-    The refill time advances by the time in which the whole millitokens have accrued. The rest of
-    the elapsed time counts for the next refill.
+    Only whole milliseconds are credited, each of them once: the refill time advances to the first
+    one at which the added millitokens have accrued, and the rest of the time counts for the next
+    refill. Calls in between credit exactly as much as one call at the end.
     """
-    elapsed_ms = now_ms - last_refill_ms
-    if elapsed_ms <= 0 or not refill_amount_milli:  # slots do not refill
+    if now_ms <= last_refill_ms or not refill_amount_milli:  # slots do not refill
         return RefillResult(tokens_milli, last_refill_ms)
-    added = accrued_milli(elapsed_ms, refill_amount_milli, refill_period_ms)
-    time_used_ms = added * refill_period_ms // refill_amount_milli
-    return RefillResult(min(capacity_milli, tokens_milli + added), last_refill_ms + time_used_ms)
+    before = accrued_milli(last_refill_ms - EPOCH_MS, refill_amount_milli, refill_period_ms)
+    after = accrued_milli(now_ms - EPOCH_MS, refill_amount_milli, refill_period_ms)
+    if after == before:
+        return RefillResult(tokens_milli, last_refill_ms)
+    refilled_ms = EPOCH_MS + wait_ms(after, refill_amount_milli, refill_period_ms)
+    return RefillResult(min(capacity_milli, tokens_milli + after - before), refilled_ms)
 
 
 def refill_state(state: BucketState, now_ms: int) -> RefillResult:
@@ -91,12 +98,22 @@ def try_consume(state: BucketState, requested: int, now_ms: int) -> ConsumeResul
     left_milli = refill.new_tokens_milli - needed_milli
     if left_milli >= 0:
         return ConsumeResult(True, left_milli, refill.new_last_refill_ms, left_milli // MILLI, 0.0)
-    retry = (
-        math.inf
-        if needed_milli > state.capacity_milli
-        else calculate_retry_after(-left_milli, state.refill_amount_milli, state.refill_period_ms)
-    )
-    return ConsumeResult(False, *refill, refill.new_tokens_milli // MILLI, retry)
+    retry_s = math.inf
+    if needed_milli <= state.capacity_milli:
+        retry_s = _retry_after_s(state, refill, -left_milli, now_ms)
+    return ConsumeResult(False, *refill, refill.new_tokens_milli // MILLI, retry_s)
+
+
+def _retry_after_s(
+    state: BucketState, refill: RefillResult, deficit_milli: int, now_ms: int
+) -> float:
+    """Return the seconds until ``deficit_milli`` have accrued since the refill, exactly."""
+    amount, period_ms = state.refill_amount_milli, state.refill_period_ms
+    if not amount or (state.terms is not None and state.terms.is_quota):
+        return calculate_retry_after(deficit_milli, amount, period_ms)
+    before = accrued_milli(refill.new_last_refill_ms - EPOCH_MS, amount, period_ms)
+    enough_ms = EPOCH_MS + wait_ms(before + deficit_milli, amount, period_ms)
+    return (enough_ms - now_ms) / 1000
 
 
 def force_consume(state: BucketState, amount: int, now_ms: int) -> RefillResult:

@@ -89,11 +89,29 @@ def test_a_refill_adds_tokens_and_uses_up_time_as_documented(state, elapsed):
     if elapsed <= 0:
         assert (tokens, refilled_ms) == (state.tokens_milli, state.last_refill_ms)
         return
-    added = elapsed * state.refill_amount_milli // state.refill_period_ms
-    used_ms = added * state.refill_period_ms // state.refill_amount_milli
+    rate = Rate(state.capacity_milli, state.refill_amount_milli, state.refill_period_ms)
+    added = accrued_since_epoch(rate, now_ms) - accrued_since_epoch(rate, state.last_refill_ms)
     assert tokens == min(state.capacity_milli, state.tokens_milli + added)
-    assert refilled_ms == state.last_refill_ms + used_ms
-    assert refilled_ms <= now_ms
+    assert state.last_refill_ms <= refilled_ms <= now_ms
+    assert accrued_since_epoch(rate, refilled_ms) == accrued_since_epoch(rate, now_ms)
+
+
+@given(rates(), moments(), st.lists(st.integers(0, 10**7) | st.integers(0, 3), max_size=30))
+@example(Rate(100_000, 100_000, 60_000), 0, [1] * 600)
+@example(Rate(100_000, 100_000, 60_000), EPOCH_MS + 1, [1] * 600)
+@example(Rate(1000, 1000, 86_400_000), EPOCH_MS, [50_000] * 3)
+def test_calls_in_between_credit_as_much_as_one_call(rate, start, steps_ms):
+    unlimited = 10**40
+    tokens, last, now = 0, start, start
+    for step_ms in steps_ms:
+        now += step_ms
+        tokens, last = refill_bucket(
+            tokens, last, now, unlimited, rate.refill_milli, rate.period_ms
+        )
+    once = refill_bucket(0, start, now, unlimited, rate.refill_milli, rate.period_ms)
+    assert tokens == once.new_tokens_milli
+    exact = Fraction((now - start) * rate.refill_milli, rate.period_ms)
+    assert abs(tokens - exact) < 1
 
 
 @given(held(), steps(), st.integers(0, 10**16))
@@ -110,17 +128,18 @@ def test_a_consume_takes_all_or_leaves_the_bucket_as_refilled(state, elapsed, re
     assert result.available + taken // 1000 == calculate_available(state, now_ms)
 
 
-@given(held(), st.integers(1, 10**15))
-def test_a_refused_consume_succeeds_after_the_retry_time(state, requested):
-    result = try_consume(state, requested, state.last_refill_ms)
+@given(held(), steps(), st.integers(1, 10**15))
+def test_a_refused_consume_succeeds_after_the_retry_time(state, elapsed, requested):
+    now_ms = state.last_refill_ms + elapsed
+    result = try_consume(state, requested, now_ms)
     assume(not result.success)
     if requested * 1000 > state.capacity_milli:
         assert result.retry_after_seconds == math.inf
         return
     wait = round(result.retry_after_seconds * 1000)
     assume(wait < 2**53)  # a float of seconds holds no more
-    assert try_consume(state, requested, state.last_refill_ms + wait).success
-    assert not try_consume(state, requested, state.last_refill_ms + wait - 1).success
+    assert try_consume(state, requested, now_ms + wait).success
+    assert not try_consume(state, requested, now_ms + wait - 1).success
 
 
 @given(amounts_milli, rates())

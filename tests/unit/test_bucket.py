@@ -48,8 +48,8 @@ def refilled(tokens_milli, elapsed_ms, limit=RPM):
     ("elapsed_ms", "added", "used_ms"),
     [
         (0, 0, 0),
-        (1, 1, 0),  # 1.67 millitokens: one is added, and it took 0.6 ms
-        (2, 3, 1),
+        (1, 1, 1),  # 1.67 millitokens: one is added, the other two thirds come with the next ms
+        (2, 3, 2),
         (3, 5, 3),
         (600, 1000, 600),
         (30_000, 50_000, 30_000),
@@ -57,6 +57,15 @@ def refilled(tokens_milli, elapsed_ms, limit=RPM):
 )
 def test_tokens_to_add_and_the_time_they_took(elapsed_ms, added, used_ms):
     assert refilled(0, elapsed_ms) == RefillResult(added, NOW + used_ms)
+
+
+@pytest.mark.parametrize("step_ms", [1, 2, 7])
+@pytest.mark.parametrize("start", [0, NOW, NOW + 1, 1_700_000_000_000])
+def test_a_bucket_that_is_refilled_all_the_time_gets_its_rate(start, step_ms):
+    tokens, last = 0, start
+    for now in range(start, start + 42_000 + 1, step_ms):
+        tokens, last = refill_bucket(tokens, last, now, 10**9, 100_000, 60_000)
+    assert (tokens, last) == (70_000, start + 42_000)
 
 
 def test_time_too_short_for_a_millitoken_is_not_used_up():

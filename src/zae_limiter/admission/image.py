@@ -20,12 +20,12 @@ from zae_limiter.admission.windows import (
     kept_until_ms,
     window_of,
 )
+from zae_limiter.bucket import EPOCH_MS as EPOCH_MS  # noqa: PLC0414 - exported
 from zae_limiter.bucket import wait_ms
 
 if TYPE_CHECKING:
     from zae_limiter.models.limit import Limit
 
-EPOCH_MS = 1_577_836_800_000  # 2020-01-01T00:00Z; stored balances depend on it: never change it
 HOUR_MS = 3_600_000
 # The moment at which a limit without refill reaches a higher level. It fits a column of SQLite.
 NEVER_MS = 2**62
