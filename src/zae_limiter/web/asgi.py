@@ -15,7 +15,7 @@ from zae_limiter.web.answers import (
     refusal,
     unless_present,
 )
-from zae_limiter.web.options import FUNCTIONS
+from zae_limiter.web.options import ASYNC, FUNCTIONS
 from zae_limiter.web.requests import WebRequest
 from zae_limiter.web.rules import WebCharge, WebOutcome, WebRule
 
@@ -80,7 +80,7 @@ class AsgiMiddleware:
             details=details,
             options=options,
         )
-        self._rule.check(limiter, awaited=FUNCTIONS)
+        self._rule.check(limiter, awaited=FUNCTIONS, kind=ASYNC)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

@@ -75,7 +75,8 @@ class RateLimitMiddleware:
             options=options.get("OPTIONS", {}),
         )
         is_asgi = iscoroutinefunction(get_response)
-        self._rule.check(self._limiter, awaited=AWAITED_UNDER_ASGI if is_asgi else ())
+        awaited = AWAITED_UNDER_ASGI if is_asgi else ()
+        self._rule.check(self._limiter, awaited=awaited, kind="any")
         self._is_async_limiter = self._limiter is not None and is_async(self._limiter.is_available)
         if is_asgi:
             markcoroutinefunction(self)

@@ -13,7 +13,7 @@ from zae_limiter.exceptions import RateLimiterUnavailable, RateLimitExceeded, Va
 from zae_limiter.web.answers import AnsweredError, body_of, lease_headers, refusal
 from zae_limiter.web.asgi import HELD_RESPONSE, HeldResponse, WatchedAcquire
 from zae_limiter.web.keys import RefusedKey
-from zae_limiter.web.options import FUNCTIONS
+from zae_limiter.web.options import ASYNC, FUNCTIONS
 from zae_limiter.web.rules import WebRule
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def rate_limit(
         details=details,
         options=options,
     )
-    rule.check(limiter, awaited=FUNCTIONS)
+    rule.check(limiter, awaited=FUNCTIONS, kind=ASYNC)
 
     async def charged(request: Request, response: Response) -> AsyncIterator[Lease | None]:
         # Entered and left by hand, since only errors of the acquire become a response here, and

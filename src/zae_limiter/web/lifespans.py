@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+from zae_limiter.web.options import ASYNC, check_limiter
+
 if TYPE_CHECKING:
     from zae_limiter._async.limiter import RateLimiter
 
@@ -25,6 +27,7 @@ def lifespan(
     ``async with web.lifespan(limiter)(app): yield``. A repository that was passed to the limiter
     stays open.
     """
+    check_limiter(limiter, ASYNC)
 
     @asynccontextmanager
     async def run(app: Any) -> AsyncIterator[None]:

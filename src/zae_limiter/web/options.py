@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from inspect import iscoroutinefunction
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.headers import rate_limit_headers
 
 if TYPE_CHECKING:
     from zae_limiter.web.rules import WebRule
+
+ASYNC: Final = "RateLimiter"
+SYNC: Final = "SyncRateLimiter"
+LimiterKind = Literal["RateLimiter", "SyncRateLimiter", "any"]
 
 # The options of acquire. Its entity, resource and amounts come from key, resource and cost.
 ACQUIRE_OPTIONS: Final = (
@@ -27,12 +31,33 @@ RULE_OPTIONS: Final = (*FUNCTIONS, "style", "key_optional", "known_only", "detai
 _GIVEN_AS: Final = {"entity_id": "key", "consume": "cost"}
 
 
-def check_options(rule: WebRule, limiter: Any, *, awaited: tuple[str, ...]) -> None:
+def check_limiter(limiter: Any, kind: LimiterKind) -> None:
+    """Raise ValidationError unless this is a limiter of the kind that the adapter can call."""
+    wanted = SYNC if kind == SYNC else ASYNC
+    if isinstance(limiter, str):
+        raise ValidationError("limiter", limiter, f"must be a {wanted}: write {wanted}(url=…)")
+    is_available = getattr(limiter, "is_available", None)
+    if isinstance(limiter, type) or not callable(is_available):
+        is_class = isinstance(limiter, type)
+        name = limiter.__name__ if is_class else type(limiter).__name__
+        is_repository = not is_class and hasattr(limiter, "resolve_limits")
+        made = f"{wanted}(repository)" if is_repository else f"{wanted}(…)"
+        raise ValidationError("limiter", name, f"must be a {wanted}: write {made}")
+    if kind not in ("any", ASYNC if iscoroutinefunction(is_available) else SYNC):
+        why = "nothing is awaited here" if kind == SYNC else "it is awaited here"
+        raise ValidationError("limiter", type(limiter).__name__, f"must be a {wanted}: {why}")
+
+
+def check_options(
+    rule: WebRule, limiter: Any, *, awaited: tuple[str, ...], kind: LimiterKind
+) -> None:
     """Raise ValidationError for an option that is unknown, missing or wrong.
 
     Only the functions named in ``awaited`` may be async. The results of functions are not checked
-    here, since that takes a request.
+    here, since that takes a request. ``kind`` is that of the limiter, if there is one.
     """
+    if limiter is not None:
+        check_limiter(limiter, kind)
     for name, value in rule.options.items():
         if name not in ACQUIRE_OPTIONS:
             advice = did_you_mean(name, (*RULE_OPTIONS, *ACQUIRE_OPTIONS))

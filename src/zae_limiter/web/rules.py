@@ -11,7 +11,7 @@ from zae_limiter.exceptions import ValidationError
 from zae_limiter.quiet_logging import quiet_logger
 from zae_limiter.web.keys import RefusedKey
 from zae_limiter.web.known import KnownEntities
-from zae_limiter.web.options import check_options
+from zae_limiter.web.options import LimiterKind, check_options
 
 if TYPE_CHECKING:
     from zae_limiter.models.status import HeaderStyle
@@ -77,12 +77,12 @@ class WebRule:
     options: Mapping[str, Any] = field(default_factory=dict)
     _known: KnownEntities = field(default_factory=KnownEntities, init=False)
 
-    def check(self, limiter: Any, *, awaited: tuple[str, ...]) -> None:
+    def check(self, limiter: Any, *, awaited: tuple[str, ...], kind: LimiterKind) -> None:
         """Raise ValidationError for options that cannot work with this limiter.
 
-        ``awaited`` names the functions that may be async.
+        ``awaited`` names the functions that may be async, and ``kind`` is that of the limiter.
         """
-        check_options(self, limiter, awaited=awaited)
+        check_options(self, limiter, awaited=awaited, kind=kind)
 
     @property
     def waits(self) -> bool:

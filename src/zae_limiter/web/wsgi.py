@@ -14,6 +14,7 @@ from zae_limiter.web.answers import (
     refusal,
     unless_present,
 )
+from zae_limiter.web.options import SYNC
 from zae_limiter.web.requests import WebRequest
 from zae_limiter.web.rules import WebOutcome, WebRule
 
@@ -71,7 +72,7 @@ class WsgiMiddleware:
             details=details,
             options=options,
         )
-        self._rule.check(limiter, awaited=())
+        self._rule.check(limiter, awaited=(), kind=SYNC)
 
     def __call__(self, environ: Environ, start_response: Start) -> Iterable[bytes]:
         request = WebRequest.of_environ(environ)

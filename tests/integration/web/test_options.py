@@ -2,11 +2,12 @@
 
 import pytest
 from django.core.exceptions import ImproperlyConfigured
+from django.core.handlers.asgi import ASGIHandler
 from django.core.handlers.wsgi import WSGIHandler
 from flask import Flask
 
 from tests.integration.web import django_site
-from zae_limiter import RateLimiter, SyncRateLimiter, ValidationError, web
+from zae_limiter import RateLimiter, SyncRateLimiter, SyncRepository, ValidationError, web
 
 WRONG = {
     "bogus": 1,
@@ -85,6 +86,38 @@ def test_a_dependency_refuses_cost_after_and_says_what_settles_its_cost():
         fastapi({"key": "all", "cost_after": lambda request, outcome: None})
 
 
+NO_LIMITERS = ["memory://", 3, RateLimiter, SyncRateLimiter]
+
+
+@pytest.mark.parametrize("limiter", [*NO_LIMITERS, SyncRateLimiter(url="memory://")])
+def test_async_adapters_refuse_what_is_no_async_limiter(limiter):
+    for make in (
+        lambda: web.AsgiMiddleware(app, limiter, key="all"),
+        lambda: web.rate_limit(limiter, key="all"),
+        lambda: web.lifespan(limiter),
+    ):
+        with pytest.raises(ValidationError, match=r"limiter: must be a RateLimiter"):
+            make()
+
+
+@pytest.mark.parametrize("limiter", [*NO_LIMITERS, RateLimiter(url="memory://")])
+def test_sync_adapters_refuse_what_is_no_sync_limiter(limiter):
+    for make in (
+        lambda: web.WsgiMiddleware(app, limiter, key="all"),
+        lambda: web.init_flask(Flask("test"), limiter, key="all"),
+    ):
+        with pytest.raises(ValidationError, match=r"limiter: must be a SyncRateLimiter"):
+            make()
+
+
+def test_a_repository_is_no_limiter():
+    with (
+        SyncRepository.open(url="memory://") as repository,
+        pytest.raises(ValidationError, match=r"SyncRateLimiter\(repository\)"),
+    ):
+        web.WsgiMiddleware(app, repository, key="all")
+
+
 # --- Django
 
 
@@ -113,6 +146,20 @@ def test_django_refuses_a_setting_that_it_does_not_know(name, advice):
 def test_django_refuses_a_wrong_value_at_the_start(changes):
     with pytest.raises(ValidationError):
         django(**changes)
+
+
+@pytest.mark.parametrize("limiter", [3, lambda: "memory://"])
+@pytest.mark.parametrize("handler", [WSGIHandler, ASGIHandler])
+def test_django_refuses_what_is_no_limiter(limiter, handler):
+    django_site.current["limiter"] = None
+    with pytest.raises(ValidationError, match=r"limiter: must be a (Sync)?RateLimiter"):
+        django_site.handler(handler, LIMITER=limiter)
+
+
+def test_django_under_wsgi_refuses_an_async_limiter():
+    django_site.current["limiter"] = RateLimiter(url="memory://")
+    with pytest.raises(ImproperlyConfigured, match="must be a SyncRateLimiter"):
+        django_site.handler(WSGIHandler)
 
 
 def test_django_imports_functions_that_are_named_by_their_path():
