@@ -433,7 +433,11 @@ class World:
 
     def release(self, lease: Lease, amounts: dict[str, int], now_ms: int) -> None:
         """What was taken last goes back first."""
+        cost = lease.consumed()
         self._write(lease, {name: -amount for name, amount in amounts.items()}, now_ms)
+        for name, amount in amounts.items():
+            if amount > cost.get(name, 0):  # a part of it was to return at the end
+                lease.pending[name] += amount - cost[name]
         lease.lower_kept()
 
     def settle_now(self, lease: Lease, amounts: dict[str, int], now_ms: int) -> None:

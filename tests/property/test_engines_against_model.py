@@ -330,7 +330,10 @@ class Histories(RuleBasedStateMachine):
         if not mistaken:
             amounts = {name: each for name, each in amounts.items() if name in lease.names}
         answer = self.pair.ask_each([lambda each=each: each.adjust(**amounts) for each in held])
-        if amounts.keys() <= lease.names:
+        cost = lease.consumed()
+        if amounts.keys() <= lease.names and all(
+            cost.get(name, 0) + amount >= 0 for name, amount in amounts.items()
+        ):
             assert answer.granted
             for name, amount in amounts.items():
                 lease.pending[name] = lease.pending.get(name, 0) + amount

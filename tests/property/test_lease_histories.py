@@ -80,6 +80,10 @@ class Model:
             each.success += amount
             each.clip()
 
+    def can_adjust(self, amounts):
+        """Tell whether no cost would fall below zero."""
+        return all(self.limits[name].success + amount >= 0 for name, amount in amounts.items())
+
     def adjust(self, amounts):
         for name, amount in amounts.items():
             self.limits[name].success += amount
@@ -92,7 +96,7 @@ class Model:
             each = self.limits[name]
             if fault != NOT_WRITTEN:
                 each.write(-amount, fault)
-                each.success -= amount
+                each.success = max(0, each.success - amount)
                 each.clip()
         return fault
 
@@ -183,6 +187,10 @@ def _step(lease, model, buckets, operation, wanted):
             model.charge(wanted)
         return
     if operation == "adjust":
+        if not model.can_adjust(wanted):
+            with pytest.raises(ValidationError):
+                lease.adjust(wanted)
+            return
         lease.adjust(wanted)
         model.adjust(wanted)
         return
@@ -256,6 +264,11 @@ class ForgetsOtherAdjustments(Model):
         return super().settle(amounts, fault, now=now)
 
 
+class AdjustsBelowZero(Model):
+    def can_adjust(self, amounts):
+        return True
+
+
 class ForgetsUnwrittenSettlements(Model):
     def settle(self, amounts, fault, *, now):
         before = {name: (each.success, each.failure) for name, each in self.limits.items()}
@@ -274,6 +287,7 @@ DEFECTS = [
     with_numbers(RepeatsUnknownWrites),
     with_numbers(BooksWritesThatWereNotMade),
     AddsSettledAmounts,
+    AdjustsBelowZero,
     ForgetsOtherAdjustments,
     ForgetsUnwrittenSettlements,
 ]

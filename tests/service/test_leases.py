@@ -98,6 +98,19 @@ def test_an_adjustment_is_part_of_the_cost(client, limiter):
     assert limiter.available("user-1", "gpt-4")["tpd"] == 9650
 
 
+def test_a_lease_gives_back_no_more_than_it_holds(client, limiter):
+    limiter.set_resource_defaults("search", [Limit.budget("usd", "5.00", per="month")])
+    lease = client.lease({"tpd": 400}, also={"search": {"usd": "0.50"}})
+    for amounts, also in (({"tpd": -401}, {}), ({"tpd": -1}, {"search": {"usd": "-0.75"}})):
+        answer = client.post(f"/v1/leases/{lease}/adjust", {"amounts": amounts, "also": also})
+        assert answer.status == 400
+        assert "is more than this lease holds" in answer.body.decode()
+    client.post(f"/v1/leases/{lease}/adjust", {"amounts": {"tpd": -100}})
+    assert client.delete(f"/v1/leases/{lease}").status == 204
+    assert limiter.available("user-1", "gpt-4")["tpd"] == 10_000
+    assert limiter.available("user-1", "search")["usd"] == 5
+
+
 def test_an_adjusted_lease_rolls_back_completely(client, limiter):
     lease = client.lease({"tpd": 400})
     client.post(f"/v1/leases/{lease}/adjust", {"amounts": {"tpd": 50}})

@@ -62,6 +62,8 @@ def test_adjustments_are_written_when_the_block_is_left(limiter):
     with acquire(limiter, rpm=1, tpm=500) as lease:
         lease.adjust(tpm=1500)
         lease.adjust(tpm=-100, rpm=-1)
+        with pytest.raises(ValidationError, match=r"adjust\.rpm: is more than this lease holds"):
+            lease.adjust(rpm=-1)
         assert lease.consumed == {"rpm": 0, "tpm": 1900}
         assert levels(limiter) == {"rpm": 9, "tpm": 500}
     assert levels(limiter) == {"rpm": 10, "tpm": -900}
@@ -153,8 +155,8 @@ def test_a_credit_goes_to_the_newest_charge_and_a_debt_to_the_first(repository, 
         ([("settle", 800), ("consume", 200)], 800),
         ([("settle", 800), ("adjust", -100)], 700),
         ([("settle", 400), ("adjust", -300), ("adjust", 300)], 100),
-        ([("settle", 100), ("adjust", -200), ("adjust", 200)], 0),
-        ([("settle", 100), ("adjust", -200)], 0),
+        ([("settle", 100), ("adjust", -100), ("adjust", 200)], 0),
+        ([("settle", 100), ("adjust", -100)], 0),
         ([("settle", 5), ("release", 8)], 0),
         ([("settle", 5), ("release", 8), ("consume", 20)], 0),
         ([("settle", 800), ("settle", 30)], 30),

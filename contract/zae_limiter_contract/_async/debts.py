@@ -112,8 +112,9 @@ class DebtContract(Contract):
         self, world: World, wait_seconds: int
     ) -> None:
         await world.configure(RPM)
-        await world.owe(rpm=-50)
-        world.clock.advance(seconds=wait_seconds)
+        async with world.acquire(rpm=50) as lease:
+            world.clock.advance(seconds=wait_seconds)
+            await lease.adjust(rpm=-50)
         assert await world.level() == 60_000
         await world.take(rpm=60)
         await world.refusal(rpm=1)
@@ -122,7 +123,9 @@ class DebtContract(Contract):
         self, world: World
     ) -> None:
         await world.configure(RPM)
-        await world.owe(rpm=-50)
+        async with world.acquire(rpm=50) as lease:
+            world.clock.advance(seconds=60)
+            await lease.adjust(rpm=-50)
         await world.owe(rpm=60)
         assert await world.level() == 0
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+from typing import Any
+
 import pytest
 
 from zae_limiter.exceptions import LeaseExpiredError, RateLimitExceeded, ValidationError
@@ -11,6 +14,7 @@ from zae_limiter_contract._async.each import for_each
 from zae_limiter_contract._async.world import API, USER, Failure, World, failing
 
 RPM, TPM = Limit.per_minute("rpm", 10), Limit.per_minute("tpm", 100)
+DAILY, USD = Limit.quota("tokens", 10, per="day"), Limit.budget("usd", 10, per="month")
 
 
 class LeaseContract(Contract):
@@ -94,6 +98,78 @@ class LeaseContract(Contract):
             assert lease.consumed == {"rpm": 5}
             assert await world.level() == 5000
             await lease.release(rpm=5)
+
+    @for_each("limit", [RPM, DAILY, USD])
+    async def test_an_adjustment_gives_back_no_more_than_the_lease_holds(
+        self, world: World, limit: Limit
+    ) -> None:
+        await world.configure(RPM, DAILY, USD)
+        name, user = limit.name, f"user of {limit.name}"
+        async with world.limiter.acquire(user, API, {name: 4}) as lease:
+            await lease.adjust({name: 2})
+            with pytest.raises(ValidationError) as caught:
+                await lease.adjust({name: -7})
+            assert caught.value.field == f"adjust.{name}"
+            assert str(caught.value).endswith(
+                "is more than this lease holds (6.00) (got Decimal('-7.00'))"
+                if limit is USD
+                else "is more than this lease holds (6) (got -7)"
+            )
+            assert lease.consumed == {name: 6}
+            await lease.adjust({name: -6})
+            with pytest.raises(ValidationError):
+                await lease.adjust({name: -1})
+        assert await world.limiter.available(user, API) == {"rpm": 10, "tokens": 10, "usd": 10}
+        assert await world.spent(name, user) == 0
+
+    @for_each("name", ["rpm", "tokens"])
+    async def test_what_the_end_gives_back_is_not_released_as_well(
+        self, world: World, name: str
+    ) -> None:
+        await world.configure(RPM, DAILY)
+        for lowered in ("adjust", "settle"):
+            user = f"{lowered} {name}"
+            async with world.limiter.acquire(user, API, {name: 8}) as lease:
+                await getattr(lease, lowered)({name: -5 if lowered == "adjust" else 3})
+                await lease.release({name: 6})
+                assert lease.consumed == {name: 0}
+                with pytest.raises(ValidationError) as caught:
+                    await lease.release({name: 3})
+                assert caught.value.reason == "is more than this lease holds (2)"
+            assert (await world.limiter.available(user, API))[name] == 10
+            assert await world.spent(name, user) == 0
+
+    async def test_a_limit_that_the_lease_does_not_hold_cannot_be_given_back(
+        self, world: World
+    ) -> None:
+        await world.configure(RPM, DAILY)
+        async with world.acquire(rpm=2) as lease:
+            with pytest.raises(ValidationError):
+                await lease.adjust(tokens=-1)
+            with pytest.raises(ValidationError):
+                await lease.adjust(rpm=-1, tokens=-1)
+            assert lease.consumed == {"rpm": 2}
+            await lease.settle(tokens=5, now=True)
+            await lease.adjust(tokens=-5)
+        assert await world.limiter.available(USER, API) == {"rpm": 8, "tokens": 10}
+
+    @for_each("operation", ["acquire", "adjust", "consume", "release", "settle", "top up"])
+    @for_each("amount", [10**9 + 1, 10**15, Decimal(10**9 + 1), "1000000000.5"])
+    async def test_an_amount_of_money_is_at_most_that_of_the_largest_budget(
+        self, world: World, operation: str, amount: Any
+    ) -> None:
+        at_most = "must be at most 1000000000"
+        await world.configure(USD)
+        async with world.acquire(usd=1) as lease:
+            calls = {
+                "acquire": world.take,
+                "top up": lambda **amounts: world.repo.top_up(USER, API, amounts),
+            }
+            call = calls.get(operation) or getattr(lease, operation)
+            with pytest.raises(ValidationError, match=at_most):
+                await call(usd=amount)
+            await lease.settle(usd=0)
+        assert await world.limiter.available(USER, API) == {"usd": 10}
 
     async def test_what_was_released_is_not_given_back_again(self, world: World) -> None:
         await world.configure(RPM)

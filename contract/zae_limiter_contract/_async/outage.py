@@ -139,6 +139,18 @@ class OutageContract(Contract):
                 await lease.consume(rpm=8)
         assert await world.tokens() == 7
 
+    async def test_a_cost_below_what_was_let_through_uncharged_gives_back_what_was_charged(
+        self, world: World, hasty: Repository, outage: Outage
+    ) -> None:
+        """The caller adjusts by the difference to the estimates, also to the uncharged one."""
+        acquire = RateLimiter(hasty).acquire(USER, API, {"rpm": 2}, on_unavailable="allow")
+        async with acquire as lease:
+            with outage():
+                await lease.consume(rpm=5)
+            await lease.adjust(rpm=-6)
+            assert lease.consumed == {"rpm": 0}
+        assert await world.tokens() == 9
+
     @pytest.mark.parametrize("policy", ["allow", "block"])
     async def test_consume_in_an_outage_does_what_the_acquire_was_told(
         self, world: World, hasty: Repository, outage: Outage, policy: OutagePolicy

@@ -31,10 +31,12 @@ class LeaseModel:
         self.if_failed = taken if keep else 0
 
     def change(self, operation: str, amount: int) -> None:
-        if operation in ("consume", "release"):
-            signed = amount if operation == "consume" else -amount
-            self.written += signed
-            self.if_successful += signed
+        if operation == "consume":
+            self.written += amount
+            self.if_successful += amount
+        elif operation == "release":
+            self.written -= amount
+            self.if_successful = max(0, self.if_successful - amount)
         elif operation == "adjust":
             self.if_successful += amount
         else:
@@ -268,7 +270,7 @@ async def _random_step(lease: Any, model: LeaseModel, chance: random.Random) -> 
     operation = chance.choice(["adjust", "consume", "release", "settle", "settle now"])
     amount = chance.randrange(60)
     if operation == "adjust":
-        amount -= 30
+        amount = max(amount - 30, -model.if_successful)
         await lease.adjust(tpm=amount)
     elif operation == "consume":
         try:

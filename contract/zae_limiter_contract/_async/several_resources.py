@@ -190,6 +190,20 @@ class SeveralResourcesContract(_SeveralResources):
         shown = await budget(shop)
         assert (shown.used, shown.held) == (Decimal("0.125"), Decimal(0))
 
+    async def test_each_resource_gives_back_no_more_than_it_holds(self, shop: World) -> None:
+        async with several(shop, {"rpm": 3}, {ALL: {"usd": "0.50", "tpm": 100}}) as lease:
+            everything = lease.resource(ALL)
+            with pytest.raises(ValidationError) as caught:
+                await everything.adjust(usd="-0.75")
+            assert caught.value.field == "adjust.usd"
+            assert caught.value.reason == "is more than this lease holds (0.50)"
+            with pytest.raises(ValidationError):
+                await lease.adjust(rpm=-4)
+            await everything.adjust(usd="-0.50", tpm=-100)
+        shown = await budget(shop)
+        assert (shown.available, shown.used, shown.held) == (1, 0, 0)
+        assert await shop.tokens("tpm", USER, ALL) == 1000
+
     async def test_a_failed_block_keeps_the_settled_costs_of_each_resource(
         self, shop: World
     ) -> None:

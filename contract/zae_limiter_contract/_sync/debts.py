@@ -110,15 +110,18 @@ class DebtContract(Contract):
         self, world: World, wait_seconds: int
     ) -> None:
         world.configure(RPM)
-        world.owe(rpm=-50)
-        world.clock.advance(seconds=wait_seconds)
+        with world.acquire(rpm=50) as lease:
+            world.clock.advance(seconds=wait_seconds)
+            lease.adjust(rpm=-50)
         assert world.level() == 60_000
         world.take(rpm=60)
         world.refusal(rpm=1)
 
     def test_a_credit_beyond_the_capacity_does_not_soften_a_later_debt(self, world: World) -> None:
         world.configure(RPM)
-        world.owe(rpm=-50)
+        with world.acquire(rpm=50) as lease:
+            world.clock.advance(seconds=60)
+            lease.adjust(rpm=-50)
         world.owe(rpm=60)
         assert world.level() == 0
 

@@ -4,6 +4,9 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+from typing import Any
+
 import pytest
 
 from zae_limiter.exceptions import LeaseExpiredError, RateLimitExceeded, ValidationError
@@ -13,6 +16,7 @@ from zae_limiter_contract._sync.each import for_each
 from zae_limiter_contract._sync.world import API, USER, Failure, World, failing
 
 RPM, TPM = Limit.per_minute("rpm", 10), Limit.per_minute("tpm", 100)
+DAILY, USD = Limit.quota("tokens", 10, per="day"), Limit.budget("usd", 10, per="month")
 
 
 class LeaseContract(Contract):
@@ -96,6 +100,74 @@ class LeaseContract(Contract):
             assert lease.consumed == {"rpm": 5}
             assert world.level() == 5000
             lease.release(rpm=5)
+
+    @for_each("limit", [RPM, DAILY, USD])
+    def test_an_adjustment_gives_back_no_more_than_the_lease_holds(
+        self, world: World, limit: Limit
+    ) -> None:
+        world.configure(RPM, DAILY, USD)
+        name, user = limit.name, f"user of {limit.name}"
+        with world.limiter.acquire(user, API, {name: 4}) as lease:
+            lease.adjust({name: 2})
+            with pytest.raises(ValidationError) as caught:
+                lease.adjust({name: -7})
+            assert caught.value.field == f"adjust.{name}"
+            assert str(caught.value).endswith(
+                "is more than this lease holds (6.00) (got Decimal('-7.00'))"
+                if limit is USD
+                else "is more than this lease holds (6) (got -7)"
+            )
+            assert lease.consumed == {name: 6}
+            lease.adjust({name: -6})
+            with pytest.raises(ValidationError):
+                lease.adjust({name: -1})
+        assert world.limiter.available(user, API) == {"rpm": 10, "tokens": 10, "usd": 10}
+        assert world.spent(name, user) == 0
+
+    @for_each("name", ["rpm", "tokens"])
+    def test_what_the_end_gives_back_is_not_released_as_well(self, world: World, name: str) -> None:
+        world.configure(RPM, DAILY)
+        for lowered in ("adjust", "settle"):
+            user = f"{lowered} {name}"
+            with world.limiter.acquire(user, API, {name: 8}) as lease:
+                getattr(lease, lowered)({name: -5 if lowered == "adjust" else 3})
+                lease.release({name: 6})
+                assert lease.consumed == {name: 0}
+                with pytest.raises(ValidationError) as caught:
+                    lease.release({name: 3})
+                assert caught.value.reason == "is more than this lease holds (2)"
+            assert world.limiter.available(user, API)[name] == 10
+            assert world.spent(name, user) == 0
+
+    def test_a_limit_that_the_lease_does_not_hold_cannot_be_given_back(self, world: World) -> None:
+        world.configure(RPM, DAILY)
+        with world.acquire(rpm=2) as lease:
+            with pytest.raises(ValidationError):
+                lease.adjust(tokens=-1)
+            with pytest.raises(ValidationError):
+                lease.adjust(rpm=-1, tokens=-1)
+            assert lease.consumed == {"rpm": 2}
+            lease.settle(tokens=5, now=True)
+            lease.adjust(tokens=-5)
+        assert world.limiter.available(USER, API) == {"rpm": 8, "tokens": 10}
+
+    @for_each("operation", ["acquire", "adjust", "consume", "release", "settle", "top up"])
+    @for_each("amount", [10**9 + 1, 10**15, Decimal(10**9 + 1), "1000000000.5"])
+    def test_an_amount_of_money_is_at_most_that_of_the_largest_budget(
+        self, world: World, operation: str, amount: Any
+    ) -> None:
+        at_most = "must be at most 1000000000"
+        world.configure(USD)
+        with world.acquire(usd=1) as lease:
+            calls = {
+                "acquire": world.take,
+                "top up": lambda **amounts: world.repo.top_up(USER, API, amounts),
+            }
+            call = calls.get(operation) or getattr(lease, operation)
+            with pytest.raises(ValidationError, match=at_most):
+                call(usd=amount)
+            lease.settle(usd=0)
+        assert world.limiter.available(USER, API) == {"usd": 10}
 
     def test_what_was_released_is_not_given_back_again(self, world: World) -> None:
         world.configure(RPM)

@@ -141,6 +141,18 @@ class OutageContract(Contract):
                 lease.consume(rpm=8)
         assert world.tokens() == 7
 
+    def test_a_cost_below_what_was_let_through_uncharged_gives_back_what_was_charged(
+        self, world: World, hasty: SyncRepository, outage: Outage
+    ) -> None:
+        """The caller adjusts by the difference to the estimates, also to the uncharged one."""
+        acquire = SyncRateLimiter(hasty).acquire(USER, API, {"rpm": 2}, on_unavailable="allow")
+        with acquire as lease:
+            with outage():
+                lease.consume(rpm=5)
+            lease.adjust(rpm=-6)
+            assert lease.consumed == {"rpm": 0}
+        assert world.tokens() == 9
+
     @pytest.mark.parametrize("policy", ["allow", "block"])
     def test_consume_in_an_outage_does_what_the_acquire_was_told(
         self, world: World, hasty: SyncRepository, outage: Outage, policy: OutagePolicy

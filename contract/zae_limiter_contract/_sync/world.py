@@ -128,7 +128,7 @@ class World:
         return caught.value
 
     def owe(self, entity_id: str = USER, resource: str = API, **amounts: int) -> None:
-        """Adjust an empty acquire: the amount is a debt, or a credit if it is negative."""
+        """Adjust an empty acquire, so that the amount is a debt."""
         with self.limiter.acquire(entity_id, resource, {}) as lease:
             lease.adjust(**amounts)
 

@@ -56,6 +56,7 @@ class SyncLease:
         "_open",
         "_quotas",
         "_slots",
+        "_uncharged",
         "_watch",
     )
 
@@ -69,6 +70,7 @@ class SyncLease:
         self._call = call
         self._watch = watch
         self._grant = grant  # None if the lease is uncharged
+        self._uncharged = grant is None  # an acquire or a consume was let through without a charge
         self._amounts = amounts
         # Most blocks change nothing, and so need no account and no receipt of their end.
         self._account: LeaseAccount | None = None
@@ -190,12 +192,15 @@ class SyncLease:
         A mapping may replace the keywords: ``adjust({"gpt-4.tokens": 5})``.
 
         An adjustment is never rejected: the bucket goes into debt and repays the debt over time.
+        A cost below zero raises ValidationError, since a lease gives back no more than it holds.
+        If something of the lease was let through uncharged, such a cost is zero instead.
         """
         checked = self._check("adjust", amounts, named, signed=True)
         with self._lock:
             account = self._open_account("adjust", checked)
             if account is not None:
-                self._account = account.adjusted(account.units("adjust", checked))
+                units = account.units("adjust", checked)
+                self._account = account.adjusted(units, clips=self._uncharged)
 
     def consume(self, amounts: Mapping[str, Amount] | None = None, /, **named: Amount) -> None:
         """Take more tokens now; raise RateLimitExceeded as acquire does."""
@@ -215,12 +220,14 @@ class SyncLease:
         except RateLimitExceeded as rejected:
             if watch is None or not watch.rejected(checked, rejected, began_s=began_s):
                 raise
+            self._uncharged = True
         except RateLimiterUnavailable as error:
             admitted = self._call.admits_in_outage(error)
             if watch is not None:
                 watch.failed(error, admitted=admitted, began_s=began_s)
             if not admitted:
                 raise
+            self._uncharged = True
         except BaseException:
             if not self._holds(receipt.outcome):  # the end of the block refunds a booked charge
                 self._call.give_back(receipt, checked)

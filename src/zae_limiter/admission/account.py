@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from zae_limiter.admission.in_force import stored_units
+from zae_limiter.admission.in_force import check_money, stored_units
 from zae_limiter.admission.quotas import QuotaHold
 from zae_limiter.admission.request import ChargeOutcome, Grant, Settlement
 from zae_limiter.exceptions import ValidationError
@@ -81,7 +81,9 @@ class LeaseAccount(NamedTuple):
 
     def units(self, operation: str, amounts: Mapping[str, int]) -> dict[str, int]:
         """Return amounts of a caller as the account counts them."""
-        money, units = self.budget_names(), {}
+        money, units = self.budget_names(), dict[str, int]()
+        if money:
+            check_money(amounts, money, operation)
         for name, amount in amounts.items():
             if name in money:
                 units[name] = stored_units(amount, True)
@@ -135,23 +137,35 @@ class LeaseAccount(NamedTuple):
         written = sum_amounts([self.written(), amounts])
         return self._replace(charges=(*self.charges, HeldCharge(grant, amounts, written)))
 
-    def adjusted(self, amounts: Mapping[str, int]) -> LeaseAccount:
-        """Add the amounts to T."""
+    def adjusted(self, amounts: Mapping[str, int], *, clips: bool = False) -> LeaseAccount:
+        """Add the amounts to T; raise if T would fall below 0, or leave it at 0 if it ``clips``."""
+        cost = self.cost()
+        if clips:
+            amounts = {name: max(each, -cost.get(name, 0)) for name, each in amounts.items()}
+        for name, amount in amounts.items():
+            self._check_given_back("adjust", name, amount, cost.get(name, 0))
         changed = self._replace(unwritten=sum_amounts([self.unwritten, amounts]))
         return changed.kept_at_most_the_cost(amounts)
 
     def released(self, amounts: Mapping[str, int]) -> Booking:
-        """Subtract the amounts from T and W; raise if an amount is larger than W."""
-        written = self.written()
+        """Subtract the amounts from T and W, but leave T at 0; raise if W is smaller."""
+        written, cost = self.written(), self.cost()
         for name, amount in amounts.items():
-            if amount > written.get(name, 0):
-                raise ValidationError(
-                    f"release.{name}",
-                    amount,
-                    f"is more than this lease holds ({written.get(name, 0)})",
-                )
-        shares = self.shares(negated(amounts))
-        return Booking(self, self.changed_by(shares).kept_at_most_the_cost(amounts), shares)
+            self._check_given_back("release", name, -amount, written.get(name, 0))
+        shares, after = self.shares(negated(amounts)), self
+        for name, amount in amounts.items():
+            if amount > cost.get(name, 0):  # the end of the block gives back a part of it anyway
+                rest = {name: amount - cost.get(name, 0)}
+                after = after._replace(unwritten=sum_amounts([after.unwritten, rest]))
+        return Booking(self, after.changed_by(shares).kept_at_most_the_cost(amounts), shares)
+
+    def _check_given_back(self, operation: str, name: str, change: int, held: int) -> None:
+        """Raise if a change gives back more of a limit than the lease holds."""
+        if change + held < 0:
+            amount = change if operation == "adjust" else -change
+            shown, most = self.shown({name: amount})[name], self.shown({name: held})[name]
+            reason = f"is more than this lease holds ({most})"
+            raise ValidationError(f"{operation}.{name}", shown, reason)
 
     def settled(self, amounts: Mapping[str, int]) -> LeaseAccount:
         """Set T and K to the amounts."""
@@ -177,10 +191,10 @@ class LeaseAccount(NamedTuple):
         return {name: self.kept.get(name, 0) - amount for name, amount in self._owned().items()}
 
     def shares(self, changes: Mapping[str, int]) -> list[ChargeShare]:
-        """Divide debts and credits among the charges.
+        """Divide debts and credits among the charges, the newest charge first.
 
-        A credit goes to the newest charge that still holds tokens of the limit. A debt, and the
-        part of a credit that exceeds all held tokens, go to the first charge with the limit.
+        A credit goes to the newest charge that still holds tokens of the limit, and a debt to the
+        first charge with the limit.
         """
         divided: dict[int, dict[str, int]] = {}
         for name, change in changes.items():
@@ -194,7 +208,7 @@ class LeaseAccount(NamedTuple):
             if left:
                 amounts = divided.setdefault(self._first_with(name), {})
                 amounts[name] = amounts.get(name, 0) + left
-        return [ChargeShare(position, amounts) for position, amounts in divided.items()]
+        return [ChargeShare(position, divided[position]) for position in sorted(divided)[::-1]]
 
     def settlements(
         self, shares: Iterable[ChargeShare], holds: HoldsOfGrants = NO_HOLDS

@@ -203,6 +203,15 @@ def stored_units(amount: int | Decimal, is_money: bool) -> int:
     return billionths_of(amount)
 
 
+def check_money(amounts: Mapping[str, int | Decimal], names: Container[str], field: str) -> None:
+    """Raise if an amount of a budget is larger than any budget; ``names`` are those of budgets."""
+    from zae_limiter.models.money import check_units  # rates need no decimal numbers
+
+    for name, amount in amounts.items():
+        if name in names:
+            check_units(amount, f"{field}.{name}")
+
+
 def alias_of(name: str, rate: Rate) -> str:
     """Return the stored name of a call's limit beside a configured one of the same name.
 

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from zae_limiter.admission.image import BucketImage
-from zae_limiter.admission.in_force import InForce
+from zae_limiter.admission.in_force import InForce, check_money
 from zae_limiter.admission.rebase import has_limits, is_newer
 from zae_limiter.admission.request import NO_NAMES, Charge
 from zae_limiter.admission.switches import Switches, switched, switches_of
@@ -64,6 +64,8 @@ class Scope:
                 raise ValidationError(
                     f"{field}.{name}", amount, "must be a whole number: the limit is no budget"
                 )
+        if limits.budget_names:
+            check_money(amounts, limits.budget_names, field)
         charges: list[Charge] = []
         for entity_id, in_force in self.buckets:
             taken = in_force.amounts_milli(amounts)

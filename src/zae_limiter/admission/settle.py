@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from zae_limiter.admission.image import BucketImage, LimitState, full_balance, is_slots
-from zae_limiter.admission.in_force import is_alias, plain_name, stored_units
+from zae_limiter.admission.in_force import check_money, is_alias, plain_name, stored_units
 from zae_limiter.admission.moves import Move, reset_move, top_up_move
 from zae_limiter.admission.quotas import (
     QuotaLedger,
@@ -249,6 +249,8 @@ def added_milli(moves: Iterable[Move]) -> dict[str, int]:
 
 def check_topped(stored: Mapping[str, LimitState], amounts: Mapping[str, int]) -> None:
     """Raise unless the bucket has all limits that are to be topped up, and none has slots."""
+    if money := [name for name in amounts if name in stored and is_money(stored[name])]:
+        check_money(amounts, money, "amounts")
     for name in amounts:
         is_whole = type(amounts[name]) is int
         if name in stored and not is_whole and not is_money(stored[name]):

@@ -39,6 +39,12 @@ def exact_billionths(amount: object, field: str) -> int:
     return int(billionths)
 
 
+def check_units(amount: int | Decimal, field: str) -> None:
+    """Raise if a number of currency units is larger than any budget."""
+    if not -MAX_UNITS <= amount <= MAX_UNITS:
+        raise ValidationError(field, str(amount), f"must be at most {MAX_UNITS}")
+
+
 def billionths_of(amount: int | Decimal) -> int:
     """Return a checked amount of a call in billionths."""
     return int(Decimal(amount).scaleb(PLACES, context=_EXACT))
@@ -61,6 +67,5 @@ def _number(amount: object, field: str) -> Decimal:
         raise ValidationError(field, amount, FORM) from None
     if not number.is_finite():
         raise ValidationError(field, str(amount), FORM)
-    if abs(number) > MAX_UNITS:
-        raise ValidationError(field, str(amount), f"must be at most {MAX_UNITS}")
+    check_units(number, field)
     return number

@@ -63,9 +63,16 @@ class Client:
         return caught.value
 
     async def owe(self, entity_id=USER, **amounts):
-        """An empty acquire that is adjusted: a debt, or with a negative amount a credit."""
+        """An empty acquire that is adjusted: the amount is a debt."""
         async with self.acquire(entity_id) as lease:
             await lease.adjust(**amounts)
+
+    @asynccontextmanager
+    async def giving_back(self, entity_id=USER, **amounts):
+        """An acquire whose tokens return at the end of the block, as a credit."""
+        async with self.acquire(entity_id, **amounts) as lease:
+            yield
+            await lease.adjust({name: -amount for name, amount in amounts.items()})
 
 
 class World:

@@ -26,9 +26,9 @@ async def overfull(world, client):
 
 
 async def overfull_by_a_credit(world, client):
-    await client.take(rpm=4)
-    world.clock.advance(days=3)
-    await client.owe(rpm=-7)
+    await client.take(rpm=3)
+    async with client.giving_back(rpm=7):
+        world.clock.advance(days=3)
 
 
 FULL = pytest.mark.parametrize("state", [absent, just_full, overfull, overfull_by_a_credit])

@@ -47,8 +47,8 @@ async def test_debts_at_once_on_an_overfull_bucket_are_cut_once(world, proxy):
 async def test_a_credit_beyond_the_capacity_runs_over(world):
     client = await world.client()
     await client.repo.set_system_defaults([TEN])
-    await client.take(rpm=1)
-    await client.owe(rpm=-500)
+    async with client.giving_back(rpm=10):
+        world.clock.advance(seconds=60)
     assert world.level() == 10_000
     await client.take(rpm=10)
     assert world.level() == 0
@@ -103,8 +103,10 @@ async def test_a_charge_of_an_earlier_stamp_does_not_cut_what_a_later_one_left(w
 async def test_a_credit_between_two_tries_is_not_lost(world, proxy):
     slow, quick = await world.client(proxy), await world.client()
     await slow.repo.set_system_defaults([TEN])
-    await slow.take(rpm=9)
+    giving_back = quick.giving_back(rpm=3)
+    await giving_back.__aenter__()
+    await slow.take(rpm=6)
     async with under_way(proxy, slow.granted(rpm=4)) as late:
-        await quick.owe(rpm=-3)
+        await giving_back.__aexit__(None, None, None)
     assert late.result() is True
     assert world.level() == 0

@@ -24,8 +24,8 @@ async def low(world, proxy):
 async def believes_too_little(client, other, entity_id):
     """One token is left, as far as the client has seen; another one has returned eight."""
     await client.repo.set_system_defaults([TEN])
-    await client.take(entity_id, rpm=9)
-    await other.owe(entity_id, rpm=-8)
+    async with other.giving_back(entity_id, rpm=8):
+        await client.take(entity_id, rpm=1)
 
 
 async def test_a_charge_that_does_not_fit_the_cached_level_fits_the_stored_one(world, low):

@@ -18,8 +18,8 @@ async def test_a_second_write_for_a_group_is_not_taken_for_its_first(world, prox
 
     async def fault_of_the_second(entity_id):
         # The client believes that five are left; another one has put back the rest.
-        await client.take(entity_id, rpm=15)
-        await other.owe(entity_id, rpm=-15)
+        async with other.giving_back(entity_id, rpm=15):
+            await client.take(entity_id)
         assert world.level(entity_id=entity_id) == 20_000
         with proxy.fault(kind, operation="UpdateItem", skip=1, times=1) as fault:
             outcomes = await together(client.take(entity_id, rpm=5), client.take(entity_id, rpm=3))

@@ -20,8 +20,9 @@ async def acquire(world, proxy):
     with contextlib.suppress(ZeroDivisionError):
         async with client.acquire(rpm=1):
             raise ZeroDivisionError
-    await client.owe(rpm=5)
-    await client.owe(rpm=-5)
+    async with client.giving_back(rpm=5):
+        pass
+    await client.owe(rpm=1)
     assert not await client.granted(rpm=101)
     await client.take("child-1", rpm=1)  # cascades
     await client.take("stranger", rpm=1, limits=[Limit.per_minute("rpm", 5)])
