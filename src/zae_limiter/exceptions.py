@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
+    from zae_limiter.models.refusal import LimitedBy
     from zae_limiter.models.status import HeaderStyle, LimitStatus
 
 
@@ -85,7 +86,20 @@ class RateLimitExceeded(RateLimitError):
     @property
     def primary_violation(self) -> LimitStatus | None:
         """The violation with the longest wait."""
-        return max(self.violations, key=lambda s: s.retry_after_seconds, default=None)
+        from zae_limiter.models.refusal import longest_wait  # functions raise no rejections
+
+        return longest_wait(self.statuses)
+
+    @property
+    def limited_by(self) -> LimitedBy | None:
+        """The entity, the resource and the limit of the violation with the longest wait.
+
+        In place of a limit there is ``"mode deny"`` or ``"a pause"`` if that has refused the call.
+        None if nothing refuses it any more: a caller may wake up only after its deadline.
+        """
+        from zae_limiter.models.refusal import limited_by
+
+        return limited_by(self.statuses)
 
     @property
     def retry_after_seconds(self) -> float:

@@ -20,6 +20,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from zae_limiter.exceptions import RateLimiterUnavailable, RateLimitExceeded, ValidationError
+from zae_limiter.models.refusal import LimitedBy, limited_by
 from zae_limiter.models.status import LimitStatus
 
 if TYPE_CHECKING:
@@ -84,6 +85,11 @@ class RejectEvent:
     def violations(self) -> tuple[LimitStatus, ...]:
         """The limits that held too few tokens."""
         return tuple(status for status in self.statuses if status.exceeded)
+
+    @property
+    def limited_by(self) -> LimitedBy | None:
+        """What refused the call, as ``RateLimitExceeded.limited_by``."""
+        return limited_by(self.violations)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

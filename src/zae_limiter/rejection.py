@@ -22,11 +22,12 @@ def retry_after_header(error: RateLimitExceeded) -> str:
 
 def as_dict(error: RateLimitExceeded) -> dict[str, Any]:
     """Return values for the JSON response of an API; an infinite wait is None."""
-    seconds = error.retry_after_seconds
+    seconds, limited_by = error.retry_after_seconds, error.limited_by
     return {
         "error": "rate_limit_exceeded",
         "message": str(error),
         "retry_after_seconds": None if math.isinf(seconds) else seconds,
+        "limited_by": None if limited_by is None else list(limited_by),
         "limits": [status.as_dict() for status in error.statuses],
     }
 

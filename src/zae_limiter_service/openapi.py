@@ -78,6 +78,7 @@ SCHEMAS: dict[str, dict[str, Any]] = {
             "error": {"type": "string", "enum": ["rate_limit_exceeded"]},
             "message": _TEXT,
             "retry_after_seconds": _NUMBER_OR_NULL,
+            "limited_by": {"type": ["array", "null"], "items": _TEXT},
             **_LIMITS,
         }
     ),

@@ -55,10 +55,17 @@ def hours_and_counts(draw):
     form = draw(st.sampled_from([HourForm.COUNT, HourForm.LATE, HourForm.TURN]))
     through = draw(st.dictionaries(st.sampled_from(keys), numbers, max_size=3))
     small = st.integers(0, 3)
-    tally = Tally(draw(small), draw(small), draw(small), shadowed=draw(small))
-    asked = draw(st.sampled_from(["", "0=5,rpm=7"]))
+    tally = Tally(
+        draw(small),
+        draw(small),
+        draw(small),
+        shadowed=draw(small),
+        as_further=draw(small),
+        elsewhere=draw(small),
+    )
+    rejections = draw(st.sampled_from(["", "0=5,rpm=7", '0=5;[7,1,["rpm"]]']))
     counts = HourCounts(
-        form, draw(numbers), draw(small), tally, through, draw(perhaps), asked=asked
+        form, draw(numbers), draw(small), tally, through, draw(perhaps), rejections=rejections
     )
     return state, draw(st.none() | st.just(counts))
 

@@ -3,8 +3,8 @@
 from zae_limiter.usage.report import UsageTotal
 
 
-def summary_of(rows, query, *, each_token_once):
+def summary_of(rows, query, entity_id=None, resource=None):
     """Totals, and averages per window with use."""
-    total = UsageTotal(query, each_token_once=each_token_once)
+    total = UsageTotal(query, entity_id=entity_id, resource=resource)
     total.add(rows)
     return total.end()

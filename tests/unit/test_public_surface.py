@@ -40,6 +40,7 @@ EXPORTS = [
     "Limit",
     "LimitName",
     "LimitStatus",
+    "LimitedBy",
     "BucketState",
     "Entity",
     "EntityCapacity",

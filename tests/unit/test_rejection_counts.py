@@ -3,7 +3,7 @@
 import pytest
 
 from tests.unit.test_charging import HOUR_MS, NOW, NS, RPM, Store, configured, usage_hours, wanted
-from zae_limiter.admission.request import ChargeRequest, Grant, Rejection
+from zae_limiter.admission.request import AcquireEnd, ChargeRequest, Grant, Rejection
 from zae_limiter.admission.tally import tallies_of
 from zae_limiter.concurrency.tallies import NotedTallies, TakenTallies
 from zae_limiter.embedded import buckets
@@ -27,7 +27,10 @@ class RejectingStore(Store):
         request = ChargeRequest((charge,), lambda: self.now_ms, self.now_ms)
         outcome = buckets.charge(self.tables, NS, request, TakenTallies(self.noted))
         if isinstance(outcome, Rejection):
-            for each, tally in tallies_of(entity, outcome.statuses, has_waited=False).items():
+            ended = AcquireEnd(
+                charge.resource, ((entity, LIMITS),), outcome.statuses, False, request.clock
+            )
+            for each, tally in tallies_of(ended, self.now_ms).items():
                 self.noted.note((NS, each, charge.resource), tally, LIMITS, request.clock)
         return isinstance(outcome, Grant)
 

@@ -4,11 +4,13 @@ import pytest
 
 from zae_limiter import IncompatibleSchemaError, Limit, OnUnavailable, RateLimiterUnavailable
 from zae_limiter.admission.image import BucketImage, LimitState, Rate
-from zae_limiter.admission.tally import Tally
+from zae_limiter.admission.tally import Refusals, Tally
 from zae_limiter.admission.usage import WindowUsage
 from zae_limiter.admission.windows import SPAN, QuotaState
+from zae_limiter.embedded.memory.rows import pack_bucket, unpack_bucket
 from zae_limiter.embedded.sqlite import rows as stored
 from zae_limiter.models.config import LevelConfig
+from zae_limiter.models.refusal import LimitedBy
 from zae_limiter.models.switches import Switch, SwitchMode
 
 TALLY = Tally(7, 2, 5, {"rpm": 30}, 3)
@@ -48,6 +50,20 @@ def test_a_bucket_with_use_through_children_and_rejections():
     assert text == TEXT.replace("[1,{", "[2,{", 1)[:-1] + ',{"rpm":-2000},[7,2,5,{"rpm":30},3]]'
     assert stored.decode_bucket(text) == image
     assert stored.decode_bucket(stored.encode_bucket(IMAGE._replace(tally=TALLY))).tally == TALLY
+
+
+def test_a_bucket_with_what_refused_its_calls():
+    """Names of the bucket itself are left out, and the most frequent one if it is the last."""
+    by_rpm, by_budget = LimitedBy("", "", "rpm"), LimitedBy("acme", "all", "usd")
+    for refusals, spelled in (
+        (Refusals(by_rpm, 1_700_000_000, by_rpm, 2), '[1700000000,2,["rpm"]]'),
+        (Refusals(by_rpm, 7, by_budget, 2), '[7,2,["rpm"],["usd","all","acme"]]'),
+    ):
+        image = IMAGE._replace(tally=Tally(2, elsewhere=4, refusals=refusals))
+        text = stored.encode_bucket(image)
+        assert text.endswith(f",null,[2,0,0,{{}},0,0,4,{spelled}]]")
+        assert stored.decode_bucket(text) == image
+        assert unpack_bucket(pack_bucket(image)) == image
 
 
 def test_a_bucket_with_slots():

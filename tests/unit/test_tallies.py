@@ -12,8 +12,9 @@ from zae_limiter import Limit, RateLimiter, RateLimitExceeded, Repository
 from zae_limiter._async.tally_keeper import TallyKeeper
 from zae_limiter._sync.tally_keeper import TallyKeeper as SyncTallyKeeper
 from zae_limiter.admission.request import AcquireEnd
-from zae_limiter.admission.tally import Tally
+from zae_limiter.admission.tally import Refusals, Tally
 from zae_limiter.concurrency.tallies import STORE_AFTER_S, NotedTallies
+from zae_limiter.models.refusal import LimitedBy
 from zae_limiter.models.status import LimitStatus
 
 LIMITS = configured(RPM)
@@ -33,6 +34,13 @@ def rejection(entity_id="user-1", amount=5, clock=None, parent_id=None):
     buckets = ((entity_id, LIMITS), *([(parent_id, LIMITS)] if parent_id else []))
     status = LimitStatus(parent_id or entity_id, "api", "rpm", RPM, 1, amount, True, 1.0)
     return AcquireEnd("api", buckets, (status,), False, clock or Clock())
+
+
+def tally(rejected, amount, *, of_parent=False, entity_id=""):
+    """The tally of rejections by one limit, of the entity that counts them unless it is named."""
+    by_rpm = LimitedBy(entity_id, "", "rpm")
+    refusals = Refusals(by_rpm, NOW // 1000, by_rpm, rejected)
+    return Tally(rejected, int(of_parent), 0, {"rpm": amount}, refusals=refusals)
 
 
 class Stored:
@@ -87,7 +95,7 @@ async def test_they_are_stored_in_the_event_loop_that_noted_them(noted, stored):
         keeper.count(NS, rejection(amount=amount))
     assert stored.tallies == {}
     await auntil(lambda: stored.tallies)
-    assert stored.tallies == {"user-1": Tally(3, 0, 0, {"rpm": 8})}
+    assert stored.tallies == {"user-1": tally(3, 8)}
     assert not noted.by_bucket
 
 
@@ -96,8 +104,8 @@ def test_they_are_stored_in_a_thread_that_ends(noted, stored):
     keeper.count(NS, rejection(parent_id="team"))
     until(lambda: len(stored.tallies) == 2)
     assert stored.tallies == {
-        "user-1": Tally(1, 0, 0, {"rpm": 5}),
-        "team": Tally(1, 1, 0, {"rpm": 5}),
+        "user-1": tally(1, 5, entity_id="team"),
+        "team": tally(1, 5, of_parent=True),
     }
 
 
@@ -122,7 +130,7 @@ async def test_a_store_that_fails_is_asked_again_and_nobody_is_told(noted, store
     keeper.count(NS, rejection())
     stored.is_broken = False
     await auntil(lambda: stored.tallies)
-    assert stored.tallies == {"user-1": Tally(2, 0, 0, {"rpm": 5})}
+    assert stored.tallies == {"user-1": tally(2, 5)}
 
 
 async def test_none_are_stored_after_closing(noted, stored):

@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 
 from zae_limiter import ValidationError
+from zae_limiter.admission.tally import Tally
 from zae_limiter.admission.usage import BucketHour, WindowUsage
 from zae_limiter.usage.ranking import MAX_COUNTED, TopUsage, hours_of_last
 
@@ -14,7 +15,8 @@ QUERY = hours_of_last("24h", NOW)
 
 
 def row(entity_id, hour=HOUR, events=1, through=None, **counters):
-    usage = WindowUsage(hour, counters, events, through or {})
+    tally = Tally(elsewhere=events if through else 0)
+    usage = WindowUsage(hour, counters, events, through or {}, tally)
     return BucketHour(entity_id, "gpt-4", usage)
 
 

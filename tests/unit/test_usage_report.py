@@ -228,8 +228,8 @@ def test_a_key_from_elsewhere_is_refused(key):
 # --- summaries
 
 
-def summary(rows, window="hourly", *, each_token_once=True):
-    return summary_of(rows, UsageQuery.parse(window, None, None), each_token_once=each_token_once)
+def summary(rows, window="hourly", **selected):
+    return summary_of(rows, UsageQuery.parse(window, None, None), **selected)
 
 
 def test_a_summary_adds_up_and_averages_per_window():
@@ -241,6 +241,7 @@ def test_a_summary_adds_up_and_averages_per_window():
         min_window_start="2026-01-31T00:00:00Z",
         max_window_start="2026-01-31T05:00:00Z",
         window_count=3,
+        calls=3,
     )
 
 
@@ -269,7 +270,7 @@ def test_what_came_through_children_is_counted_once_over_entities():
     over_entities = summary(rows)
     assert over_entities.total == {"rpm": 5, "tpm": -7}
     assert over_entities.through_children == {"rpm": 3, "tpm": -7}
-    assert summary(rows[1:], each_token_once=False).total == {"rpm": 5, "tpm": -7}
+    assert summary(rows[1:], entity_id="team").total == {"rpm": 5, "tpm": -7}
 
 
 def test_a_summary_of_nothing():

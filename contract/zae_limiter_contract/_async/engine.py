@@ -35,6 +35,7 @@ from zae_limiter_contract._async.purges import PurgeContract
 from zae_limiter_contract._async.quotas import QuotaContract
 from zae_limiter_contract._async.rates import RateContract
 from zae_limiter_contract._async.reach import ReachContract
+from zae_limiter_contract._async.refusals import RefusalContract
 from zae_limiter_contract._async.rejections import RejectionContract
 from zae_limiter_contract._async.remaining import RemainingContract
 from zae_limiter_contract._async.retry_after import RetryAfterContract
@@ -126,6 +127,7 @@ class RecordContract(
     PrecedenceContract,
     PurgeContract,
     ReachContract,
+    RefusalContract,
     RejectionContract,
     UsageContract,
     UsageQueryContract,

@@ -37,6 +37,7 @@ from zae_limiter_contract._sync.purges import PurgeContract
 from zae_limiter_contract._sync.quotas import QuotaContract
 from zae_limiter_contract._sync.rates import RateContract
 from zae_limiter_contract._sync.reach import ReachContract
+from zae_limiter_contract._sync.refusals import RefusalContract
 from zae_limiter_contract._sync.rejections import RejectionContract
 from zae_limiter_contract._sync.remaining import RemainingContract
 from zae_limiter_contract._sync.retry_after import RetryAfterContract
@@ -124,6 +125,7 @@ class RecordContract(
     PrecedenceContract,
     PurgeContract,
     ReachContract,
+    RefusalContract,
     RejectionContract,
     UsageContract,
     UsageQueryContract,

@@ -29,6 +29,7 @@ from zae_limiter.admission.switches import denial
 from zae_limiter.clock import Deadline
 from zae_limiter.concurrency.receipt import Receipt
 from zae_limiter.exceptions import RateLimiterUnavailable, RateLimitExceeded
+from zae_limiter.models.refusal import limited_by
 
 if TYPE_CHECKING:
     from zae_limiter._sync.repository.charging import ChargeService
@@ -231,11 +232,13 @@ class SeveralCharge:
     def _count_end(self, rejected: Sequence[LimitStatus]) -> None:
         """Count an acquire that was rejected or has waited.
 
-        The first resource counts it, and every other one that held too few tokens.
+        The first resource counts it, and every other one that held too few tokens. The first one
+        stores what refused the acquire, on whichever resource.
         """
         if self._joint is None:
             return
         charging, has_waited = self.charging, self.first.waited_s > 0
+        refused_by = limited_by(rejected)
         for charges in self._joint.of_parts:
             buckets = tuple([(charge.entity_id, charge.in_force) for charge in charges])
             resource, in_force = charges[0].resource, dict(buckets)
@@ -244,8 +247,17 @@ class SeveralCharge:
                 for each in rejected
                 if each.resource == resource and each.entity_id in in_force
             ]
-            if charges is self._joint.of_parts[0] or any(each.exceeded for each in listed):
-                ended = AcquireEnd(resource, buckets, listed, has_waited, charging.clock)
+            is_first = charges is self._joint.of_parts[0]
+            if is_first or any(each.exceeded for each in listed):
+                ended = AcquireEnd(
+                    resource=resource,
+                    buckets=buckets,
+                    statuses=listed,
+                    has_waited=has_waited,
+                    clock=charging.clock,
+                    is_further=not is_first,
+                    refused_by=refused_by if is_first else None,
+                )
                 self.first.count(ended)
             has_waited = False  # the first resource counts the wait
 

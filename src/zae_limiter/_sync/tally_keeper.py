@@ -37,14 +37,7 @@ class TallyKeeper:
     def count(self, namespace_id: str, ended: AcquireEnd) -> None:
         """Note the end of an acquire, for each bucket that counts it."""
         in_force = dict(ended.buckets)
-        own_entity_id = ended.buckets[0][0]
-        tallies = tallies_of(
-            own_entity_id,
-            ended.statuses,
-            has_waited=ended.has_waited,
-            is_shadowed=ended.is_shadowed,
-        )
-        for entity_id, tally in tallies.items():
+        for entity_id, tally in tallies_of(ended, ended.clock()).items():
             if entity_id in in_force:
                 bucket = (namespace_id, entity_id, ended.resource)
                 self._noted.note(bucket, tally, in_force[entity_id], ended.clock)

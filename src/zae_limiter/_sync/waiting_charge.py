@@ -221,7 +221,11 @@ class WaitingCharge:
         if not grant.charges:
             return []
         shard = None if grant.reservation is None else grant.reservation.shard.number
-        return [each._replace(admitted=-1, shard=shard) for each in grant.refund(self._amounts)]
+        elsewhere = {charge.entity_id: -charge.counts_elsewhere for charge in grant.charges}
+        return [
+            each._replace(admitted=-1, shard=shard, elsewhere=elsewhere[each.entity_id])
+            for each in grant.refund(self._amounts)
+        ]
 
     def _rejected(self, listed: Sequence[LimitStatus]) -> RateLimitExceeded:
         """Return the error with every limit in force; a bucket that was charged before is first."""

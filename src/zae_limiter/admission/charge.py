@@ -29,12 +29,16 @@ from zae_limiter.admission.shards.combined import CombinedImage, combine
 from zae_limiter.admission.shards.combined import fit_at_ms as fit_together_at_ms
 from zae_limiter.admission.slots import SlotHold, retry_after_s, swept, take_slots
 from zae_limiter.admission.switches import under_switch
+from zae_limiter.admission.tally import Tally
 from zae_limiter.admission.usage import with_through_child
 from zae_limiter.models.status import LimitStatus
 from zae_limiter.models.timestamps import MILLI
 
 if TYPE_CHECKING:
     from zae_limiter.models.limit import Limit
+
+
+ELSEWHERE = Tally(elsewhere=1)
 
 
 @dataclass(slots=True)
@@ -119,7 +123,7 @@ def plan_charge(
         seen.admitted_counted,
         seen.writes + 1,
         through,
-        seen.tally,
+        seen.tally.plus(ELSEWHERE) if charge.counts_elsewhere and is_acquire else seen.tally,
         seen.holds,
         None,  # a charge removes a pause that is over
         seen.life,
@@ -142,6 +146,7 @@ def _with_usage(
         through_child=charge.through_child,
         admitted=int(is_acquire),
         forfeits=True,
+        elsewhere=int(is_acquire and charge.counts_elsewhere),
     )
     return settle(seen, usage, now_ms)
 

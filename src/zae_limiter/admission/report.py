@@ -46,13 +46,17 @@ def bucket_states(
     if image.holds:
         image = swept(image, now_ms)
     tally = image.tally if image.window_hour == now_ms // HOUR_MS else NO_TALLY
+    refusal: dict[str, Any] = {}
+    if tally.refusals is not None:
+        limited_by = tally.refusals.latest.within(entity_id, resource)
+        refusal = {"limited_by": limited_by, "limited_at_ms": tally.refusals.at_s * 1000}
     states = []
     for key, state in sorted(image.limits.items(), key=lambda stored: is_alias(stored[0])):
         name = plain_name(key)
-        fields: dict[str, Any] = {}
+        fields: dict[str, Any] = dict(refusal)
         if state.rate.terms is not None:
             limit = limit_of(name, state.rate)
-            fields = {"terms": limit, **window_fields(limit, state, now_ms)}
+            fields |= {"terms": limit, **window_fields(limit, state, now_ms)}
             fields["raised"] = raised_percent(state, now_ms)
         states.append(
             BucketState(

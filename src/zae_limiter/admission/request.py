@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from zae_limiter.admission.reservation import Reservation
     from zae_limiter.admission.thresholds import OnThreshold
     from zae_limiter.clock import Deadline
+    from zae_limiter.models.refusal import LimitedBy
     from zae_limiter.models.status import LimitStatus
     from zae_limiter.models.switches import Switch
 
@@ -33,6 +34,8 @@ class Charge:
     counted apart, so that totals over entities count each token once. ``through_milli`` are the
     amounts that come through children, if they are only a part of the amounts of these limits.
     ``switch`` is the mode of the bucket at the stamp of the call; None if its limits are enforced.
+    ``counts_elsewhere`` says that the acquire is a call of another bucket: that of the child, or of
+    the first resource.
     """
 
     entity_id: str
@@ -42,6 +45,7 @@ class Charge:
     through_child: frozenset[str] = NO_NAMES
     through_milli: Mapping[str, int] | None = None
     switch: Switch | None = None
+    counts_elsewhere: bool = False
 
     @property
     def is_shadow(self) -> bool:
@@ -89,7 +93,8 @@ class Settlement(NamedTuple):
     ``in_force`` are the limits it was charged under: a debt creates the bucket with them if it has
     been deleted meanwhile. A credit to a deleted bucket changes nothing, since that bucket is full,
     but it still counts as usage. ``through_child`` is that of the charge. ``admitted`` is added to
-    the count of admitted acquires. ``forfeits`` says that the amounts only correct what is counted
+    the count of admitted acquires, and ``elsewhere`` to that of them which are calls of another
+    bucket. ``forfeits`` says that the amounts only correct what is counted
     as consumed: a reservation has lapsed, or the charge was bypassed. ``released`` are slots that
     the charge holds; those that have expired are left out. ``quotas`` are the debts and credits of
     quotas, with the amounts that the charge holds of them. ``shard`` is the number of the shard
@@ -106,6 +111,7 @@ class Settlement(NamedTuple):
     released: tuple[SlotHold, ...] = ()
     quotas: tuple[QuotaSettlement, ...] = ()
     shard: int | None = None
+    elsewhere: int = 0
 
     def is_of_same_bucket(self, other: Settlement) -> bool:
         """Tell whether both settle the same bucket under the same limits."""
@@ -292,6 +298,8 @@ class AcquireEnd(NamedTuple):
     ``buckets`` are those that it asked, each by its entity and the limits in force, the bucket of
     the entity itself first. ``statuses`` are those of the rejection; empty if it was not rejected.
     ``is_shadowed`` says that shadow mode let the acquire through, although it did not fit.
+    ``is_further`` says that the resource is a further one of the acquire, and ``refused_by`` what
+    refused the acquire; if it is None, the statuses tell.
     """
 
     resource: str
@@ -300,3 +308,5 @@ class AcquireEnd(NamedTuple):
     has_waited: bool
     clock: Callable[[], int]
     is_shadowed: bool = False
+    is_further: bool = False
+    refused_by: LimitedBy | None = None

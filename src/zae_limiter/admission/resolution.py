@@ -72,7 +72,9 @@ class Scope:
             if takes_slot and in_force.slot_keys:
                 in_force.add_slots(taken, amounts)
             through_child = limits.in_both if charges else NO_NAMES  # the first is the child
-            charges.append(Charge(entity_id, self.resource, in_force, taken, through_child))
+            charge = Charge(entity_id, self.resource, in_force, taken, through_child)
+            charge.counts_elsewhere = bool(charges)
+            charges.append(charge)
         if self.switches is not None:
             each = zip(charges, self.switches, strict=True)
             return tuple([switched(charge, switches, now_ms) for charge, switches in each])

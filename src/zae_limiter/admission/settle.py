@@ -18,6 +18,7 @@ from zae_limiter.admission.quotas import (
 from zae_limiter.admission.rebase import full_bucket, full_limit
 from zae_limiter.admission.request import Renewal, Settlement
 from zae_limiter.admission.slots import SlotHold, SlotLedger
+from zae_limiter.admission.tally import Tally
 from zae_limiter.admission.usage import with_through_child
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.timestamps import MILLI
@@ -50,7 +51,12 @@ def settle(image: BucketImage | None, settlement: Settlement, now_ms: int) -> Bu
         admitted=image.admitted + settlement.admitted,
         writes=image.writes + 1,
         through_children=through,
+        tally=_counted(image.tally, settlement.elsewhere),
     )
+
+
+def _counted(tally: Tally, elsewhere: int) -> Tally:
+    return tally.plus(Tally(elsewhere=elsewhere)) if elsewhere else tally
 
 
 def _settle_quotas(

@@ -98,7 +98,11 @@ class JointCharge:
         for charges in of_parts:
             for charge in charges:
                 by_bucket.setdefault(_bucket_of(charge), []).append(charge)
-        return cls(of_parts, tuple([_merged(by_bucket[bucket]) for bucket in sorted(by_bucket)]))
+        merged = [_merged(by_bucket[bucket]) for bucket in sorted(by_bucket)]
+        asking = _bucket_of(of_parts[0][0])
+        for charge in merged:
+            charge.counts_elsewhere = _bucket_of(charge) != asking
+        return cls(of_parts, tuple(merged))
 
     def grants(self, grant: Grant) -> list[Grant]:
         """Divide the grant of the merged charges into one grant for each resource.

@@ -1,30 +1,85 @@
-"""Acquires that were rejected or shadowed, or have waited, as a bucket counts them."""
+"""Acquires of a bucket that were rejected or shadowed, or have waited, and what refused them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import ceil
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from zae_limiter.models.refusal import LimitedBy, limited_by
 from zae_limiter.naming import usage_name
 
 if TYPE_CHECKING:
     from decimal import Decimal
 
+    from zae_limiter.admission.request import AcquireEnd
     from zae_limiter.models.status import LimitStatus
 
 NO_ASKED: Mapping[str, int] = MappingProxyType({})
+
+
+class Refusals(NamedTuple):
+    """What refused the acquires of one bucket in one hour.
+
+    ``latest`` refused the last one, at the second ``at_s``. ``frequent`` has refused most of them,
+    by a vote of the majority: each refusal by another one takes one of its ``votes``. A name that
+    is empty is that of the bucket's own entity or resource, which every store has already.
+    """
+
+    latest: LimitedBy
+    at_s: int
+    frequent: LimitedBy
+    votes: int
+
+    def plus(self, other: Refusals) -> Refusals:
+        """Return the later and the more frequent one of both."""
+        last = self if self.at_s > other.at_s else other
+        most, least = (self, other) if self.votes > other.votes else (other, self)
+        votes = most.votes - least.votes
+        if self.frequent == other.frequent:
+            votes = most.votes + least.votes
+        return Refusals(last.latest, last.at_s, most.frequent, votes)
+
+    def stored(self) -> list[Any]:
+        """Return plain values; ``frequent`` is left out if it is ``latest``."""
+        values = [self.at_s, self.votes, _short(self.latest)]
+        return values if self.frequent == self.latest else [*values, _short(self.frequent)]
+
+    @classmethod
+    def from_stored(
+        cls, at_s: int, votes: int, latest: Sequence[str], frequent: Sequence[str] | None = None
+    ) -> Refusals:
+        """Return what ``stored`` has written."""
+        return cls(_long(latest), at_s, _long(latest if frequent is None else frequent), votes)
+
+
+def _short(refused: LimitedBy) -> list[str]:
+    """Return the limit, the resource and the entity, without empty ones at the end."""
+    values = [refused.limit, refused.resource, refused.entity_id]
+    while not values[-1]:
+        values.pop()
+    return values
+
+
+def _long(values: Sequence[str]) -> LimitedBy:
+    limit, resource, entity_id = (*values, "", "")[:3]
+    return LimitedBy(entity_id, resource, limit)
 
 
 class Tally(NamedTuple):
     """Counts of one bucket in one hour.
 
     ``rejected`` counts acquires that ended in a rejection. ``through_children`` of them were
-    acquires of children, which the children count as well. ``waited`` counts acquires that waited,
-    whether they were granted or rejected. ``asked`` is the largest rejected amount of each limit:
-    whole tokens by plain name, and billionths of a budget by the name of its usage. ``shadowed``
-    counts acquires that would have been rejected and that shadow mode let through.
+    acquires of children, and ``as_further`` of them named the resource as a further one; the child,
+    or the first resource, counts them as well. ``waited`` counts acquires that waited, whether they
+    were granted or rejected. ``asked`` is the largest rejected amount of each limit: whole tokens
+    by plain name, and billionths of a budget by the name of its usage. ``shadowed`` counts acquires
+    that would have been rejected and that shadow mode let through. ``refusals`` says what rejected
+    them. These are noted by clients and approximate.
+
+    ``elsewhere`` is exact, since the charge itself counts it: the admitted acquires that are calls
+    of another bucket, that of the child or of the first resource.
     """
 
     rejected: int = 0
@@ -32,11 +87,14 @@ class Tally(NamedTuple):
     waited: int = 0
     asked: Mapping[str, int] = NO_ASKED
     shadowed: int = 0
+    as_further: int = 0
+    elsewhere: int = 0
+    refusals: Refusals | None = None
 
     @property
     def is_empty(self) -> bool:
         """Tell whether no acquire was counted."""
-        return not (self.rejected or self.waited or self.shadowed)
+        return not (self.rejected or self.waited or self.shadowed or self.elsewhere)
 
     def plus(self, other: Tally) -> Tally:
         """Return the sum of the counts, with the larger amount of each limit."""
@@ -46,9 +104,30 @@ class Tally(NamedTuple):
             self.waited + other.waited,
             largest(self.asked, other.asked),
             self.shadowed + other.shadowed,
+            self.as_further + other.as_further,
+            self.elsewhere + other.elsewhere,
+            both_refusals(self.refusals, other.refusals),
         )
 
+    def stored(self) -> tuple[Any, ...]:
+        """Return plain values; those that are 0 or None at the end are left out."""
+        refusals = None if self.refusals is None else self.refusals.stored()
+        values = (*self[:3], dict(self.asked), *self[4:-1], refusals)
+        size = len(values)
+        while size > LEAST_STORED and not values[size - 1]:
+            size -= 1
+        return values[:size]
 
+    @classmethod
+    def from_stored(cls, values: Sequence[Any]) -> Tally:
+        """Return what ``stored`` has written."""
+        tally = cls(*values) if any(values) else NO_TALLY
+        if tally.refusals is None:
+            return tally
+        return tally._replace(refusals=Refusals.from_stored(*values[-1]))
+
+
+LEAST_STORED = 4  # values that are stored also if they are empty
 NO_TALLY = Tally()
 
 
@@ -62,6 +141,13 @@ def largest(first: Mapping[str, int], second: Mapping[str, int]) -> Mapping[str,
     return amounts
 
 
+def both_refusals(first: Refusals | None, second: Refusals | None) -> Refusals | None:
+    """Return the later and the more frequent one of two; None if there is none."""
+    if first is None or second is None:
+        return first or second
+    return first.plus(second)
+
+
 def total(tallies: Iterable[Tally]) -> Tally:
     """Return the sum of tallies."""
     summed = NO_TALLY
@@ -70,32 +156,51 @@ def total(tallies: Iterable[Tally]) -> Tally:
     return summed
 
 
-def tallies_of(
-    entity_id: str,
-    statuses: Sequence[LimitStatus],
-    *,
-    has_waited: bool,
-    is_shadowed: bool = False,
-) -> dict[str, Tally]:
-    """Return the tallies of one acquire, by the entity whose bucket counts them.
+def tallies_of(ended: AcquireEnd, now_ms: int) -> dict[str, Tally]:
+    """Return the tallies of one acquire on one resource, by the entity whose bucket counts them.
 
-    ``statuses`` come from the rejection of the acquire; they are empty if it was granted. The
+    The statuses come from the rejection of the acquire; they are empty if it was granted. The
     entity that asked always counts its acquire, even if the caller woke after its deadline, when no
     limit is exceeded any more. A parent counts the rejection if the parent's bucket held too few
     tokens. An acquire that shadow mode let through is no rejection, and only the entity that asked
     counts it.
+
+    The bucket that asked stores what refused the acquire as a whole, and any other bucket which of
+    its own limits did.
     """
-    if is_shadowed:
-        return {entity_id: Tally(waited=1 if has_waited else 0, shadowed=1)}
+    entity_id, statuses, at_s = ended.buckets[0][0], ended.statuses, now_ms // 1000
+    if ended.is_shadowed:
+        return {entity_id: Tally(waited=1 if ended.has_waited else 0, shadowed=1)}
     exceeded = [status for status in statuses if status.exceeded]
-    rejected, waited = 1 if statuses else 0, 1 if has_waited else 0
-    tallies = {entity_id: Tally(rejected, 0, waited, _asked(exceeded))}
+    is_rejected = bool(statuses) or ended.refused_by is not None
+    rejected, waited = int(is_rejected), int(ended.has_waited)
+    own = Tally(rejected, 0, waited, _asked(exceeded))
+    if ended.is_further:
+        own = own._replace(as_further=rejected)
+    refused_by = ended.refused_by or limited_by(statuses)
+    tallies = {entity_id: _with_refusal(own, entity_id, ended.resource, refused_by, at_s)}
     for status in exceeded:
         parent_id = status.entity_id
         if parent_id not in tallies:
             of_parent = [each for each in exceeded if each.entity_id == parent_id]
-            tallies[parent_id] = Tally(1, 1, 0, _asked(of_parent))
+            tally = Tally(1, 1, 0, _asked(of_parent))
+            refused_by = limited_by(of_parent)
+            tallies[parent_id] = _with_refusal(tally, parent_id, ended.resource, refused_by, at_s)
     return tallies
+
+
+def _with_refusal(
+    tally: Tally, entity_id: str, resource: str, refused_by: LimitedBy | None, at_s: int
+) -> Tally:
+    """Add what refused an acquire, without the names that the bucket has itself."""
+    if refused_by is None:
+        return tally
+    short = LimitedBy(
+        "" if refused_by.entity_id == entity_id else refused_by.entity_id,
+        "" if refused_by.resource == resource else refused_by.resource,
+        refused_by.limit,
+    )
+    return tally._replace(refusals=Refusals(short, at_s, short, 1))
 
 
 def _asked(exceeded: Iterable[LimitStatus]) -> dict[str, int]:

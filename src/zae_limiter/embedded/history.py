@@ -90,7 +90,7 @@ def usage_summary(
     query: UsageQuery,
 ) -> Listing[UsageSummary]:
     """Return totals over all windows of the query."""
-    total = UsageTotal(query, each_token_once=entity_id is None)
+    total = UsageTotal(query, entity_id=entity_id, resource=resource)
     span = (query.start_hour, query.last_hour)
     for hours in usage_hours(tables, namespace_id, entity_id, resource, span):
         if hours is None:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from datetime import datetime
     from decimal import Decimal
 
+    from zae_limiter.models.refusal import LimitedBy
+
 BILLIONTHS = 10**9  # of a currency unit; as in models.money, which needs decimal
 
 # A pause ends by itself soon, if it is forgotten or if a provider has asked for it by mistake.
@@ -46,7 +48,8 @@ class BucketState:
     the limit itself if it is a quota or soft; the levels of a budget are in billionths of the
     currency unit. A quota has its window, the amount ``used`` in it and the amount ``held`` by
     calls in flight. ``raised`` is its highest threshold, in percent, that was raised in the window;
-    None if none was.
+    None if none was. ``limited_by`` is what refused the last acquire that the bucket has counted as
+    rejected in the running hour, at ``limited_at_ms``; None without one.
     """
 
     entity_id: str
@@ -68,6 +71,8 @@ class BucketState:
     window_start: datetime | None = None
     window_end: datetime | None = None
     raised: int | None = None
+    limited_by: LimitedBy | None = None
+    limited_at_ms: int | None = None
 
     @property
     def tokens(self) -> int:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from zae_limiter.models.refusal import LimitedBy
 
 
 class WindowType(StrEnum):
@@ -38,11 +41,19 @@ class UsageSnapshot:
     ``through_children`` is the part of ``counters`` that cascaded from children; the children's own
     snapshots count it as well.
 
+    ``total_events`` counts every acquire that the bucket admitted. Of them ``events_elsewhere`` are
+    calls of another bucket: of a child, or of the first resource of an acquire over several. So a
+    sum of ``calls`` counts each call once.
+
     ``rejected`` counts acquires that ended in a rejection. ``rejected_through_children`` of them
-    were acquires of children, which the children's own snapshots count as well. ``waited`` counts
-    acquires that waited, whether they were granted or rejected. ``rejected_amounts`` is the largest
-    rejected amount of each limit. ``shadowed`` counts acquires that would have been rejected and
-    that shadow mode let through, at the entity that asked. These five are approximate.
+    were acquires of children, and ``rejected_as_further`` of them named the resource as a further
+    one; the snapshots of the children and of the first resource count them as well, and
+    ``rejected_calls`` leaves them out. ``waited`` counts acquires that waited, whether they were
+    granted or rejected. ``rejected_amounts`` is the largest rejected amount of each limit.
+    ``shadowed`` counts acquires that would have been rejected and that shadow mode let through, at
+    the entity that asked. ``limited_by`` is what rejected most of them, and ``last_limited_by``
+    what rejected the last one, at ``last_rejected_at``; None without a rejection. All these are
+    approximate.
     """
 
     entity_id: str
@@ -59,6 +70,21 @@ class UsageSnapshot:
     rejected_amounts: dict[str, Any] = field(default_factory=dict)
     currencies: dict[str, str] = field(default_factory=dict)
     shadowed: int = 0
+    events_elsewhere: int = 0
+    rejected_as_further: int = 0
+    limited_by: LimitedBy | None = None
+    last_limited_by: LimitedBy | None = None
+    last_rejected_at: str | None = None
+
+    @property
+    def calls(self) -> int:
+        """The admitted calls that named this resource first and were made for this entity."""
+        return self.total_events - self.events_elsewhere
+
+    @property
+    def rejected_calls(self) -> int:
+        """The rejected calls that named this resource first and were made for this entity."""
+        return self.rejected - self.rejected_through_children - self.rejected_as_further
 
     @property
     def own(self) -> dict[str, Any]:
@@ -74,10 +100,13 @@ class UsageSummary:
     For one entity, ``total`` is its whole usage. Over several entities, ``total`` counts each token
     once: usage of parents through their children is in ``through_children`` alone.
     ``snapshot_count`` is the number of snapshots. ``window_count`` is the number of hours, days or
-    months with usage; ``average`` is ``total`` divided by it. ``rejected`` counts acquires that
-    ended in a rejection, each of them once; ``waited`` counts acquires that waited, and
-    ``shadowed`` those that shadow mode let through instead of rejecting them. These are
-    approximate. Amounts of budgets are Decimal, in the currency units that ``currencies`` names.
+    months with usage; ``average`` is ``total`` divided by it. ``calls`` counts admitted acquires,
+    each at the entity and at the resource that it named first. ``rejected`` counts acquires that
+    ended in a rejection, each of them once, and ``rejected_calls`` those of them that are calls as
+    ``calls`` counts them; over a whole namespace both are the same. ``waited`` counts acquires that
+    waited, and ``shadowed`` those that shadow mode let through instead of rejecting them. The
+    counts of other acquires than admitted ones are approximate. Amounts of budgets are Decimal, in
+    the currency units that ``currencies`` names.
     """
 
     snapshot_count: int
@@ -91,6 +120,8 @@ class UsageSummary:
     waited: int = 0
     currencies: dict[str, str] = field(default_factory=dict)
     shadowed: int = 0
+    calls: int = 0
+    rejected_calls: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +129,12 @@ class EntityUsage:
     """The usage of one entity in a span of time, on one resource or on all resources.
 
     ``counters`` are net tokens by limit, of which ``through_children`` cascaded from children.
-    ``rejected``, ``waited`` and ``shadowed`` (let through by shadow mode instead of rejected) count
-    acquires and are approximate; a parent also counts the acquires of its children that it
-    rejected. Amounts of budgets are Decimal, in the currency units that ``currencies`` names.
+    ``calls`` are the admitted acquires of the entity itself, each counted once at the resource that
+    it named first, and ``rejected_calls`` the rejected ones. ``total_events`` and ``rejected`` are
+    sums over buckets: an acquire counts in each bucket that was charged or has rejected it, those
+    of the parent included. ``waited`` and ``shadowed`` (let through by shadow mode instead of
+    rejected) count acquires. Counts of other acquires than admitted ones are approximate. Amounts
+    of budgets are Decimal, in the currency units that ``currencies`` names.
     """
 
     entity_id: str
@@ -111,13 +145,16 @@ class EntityUsage:
     waited: int = 0
     currencies: dict[str, str] = field(default_factory=dict)
     shadowed: int = 0
+    calls: int = 0
+    rejected_calls: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class UsageRanking:
     """The largest consumers of the hours from ``start_time`` to ``end_time``.
 
-    ``by`` is the limit whose tokens are compared; with None, admitted acquires are compared.
+    ``by`` is the limit whose tokens are compared; with None, calls are compared, and of parents
+    ``total_events``.
     ``consumers`` are ranked by their own usage. ``parents`` use tokens through their children and
     are ranked apart, by their whole usage, since they would always come first otherwise.
     ``limit_names`` are the limits that have usage in these hours.

@@ -131,6 +131,8 @@ def _entity_usage(entity_id: str, usage: WindowUsage) -> EntityUsage:
         usage.tally.waited,
         dict(names.currencies),
         usage.tally.shadowed,
+        usage.events - usage.tally.elsewhere,
+        usage.tally.rejected - usage.tally.through_children - usage.tally.as_further,
     )
 
 
@@ -140,10 +142,7 @@ def used_amount(usage: EntityUsage, by: str | None) -> Any:
 
 
 def own_amount(usage: EntityUsage, by: str | None) -> Any:
-    """Return the usage of an entity without that of its children.
-
-    Acquires of a parent itself are not counted apart, so for them the result is 0.
-    """
+    """Return the usage of an entity without that of its children: tokens, or calls."""
     if by is None:
-        return 0 if any(usage.through_children.values()) else usage.total_events
+        return usage.calls
     return usage.counters.get(by, 0) - usage.through_children.get(by, 0)

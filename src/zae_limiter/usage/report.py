@@ -8,10 +8,10 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import lru_cache
 from heapq import nsmallest
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from zae_limiter.admission.image import HOUR_MS
-from zae_limiter.admission.tally import NO_TALLY
+from zae_limiter.admission.tally import NO_TALLY, Refusals
 from zae_limiter.admission.usage import BucketHour, WindowUsage, added
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.money import billionths_of, in_currency
@@ -130,7 +130,22 @@ def _snapshot(key: WindowKey, usage: WindowUsage) -> UsageSnapshot:
         rejected_amounts=names.amounts(usage.tally.asked),
         currencies=dict(names.currencies),
         shadowed=usage.tally.shadowed,
+        events_elsewhere=usage.tally.elsewhere,
+        rejected_as_further=usage.tally.as_further,
+        **_refusals(key, usage.tally.refusals),
     )
+
+
+def _refusals(key: WindowKey, refusals: Refusals | None) -> dict[str, Any]:
+    """Return what rejected the acquires of a window, with full names."""
+    if refusals is None:
+        return {}
+    bucket = key.entity_id, key.resource
+    return {
+        "limited_by": refusals.frequent.within(*bucket),
+        "last_limited_by": refusals.latest.within(*bucket),
+        "last_rejected_at": iso_from_ms(refusals.at_s * 1000),
+    }
 
 
 class UsagePage:
@@ -256,13 +271,16 @@ class UsageTotal:
 
     Hours of one day may come in any order; of one bucket and hour they come in a row.
 
-    ``each_token_once`` leaves out the usage of parents through their children, and the children's
-    acquires that parents rejected, since the children count both as well.
+    Totals over all entities leave out the usage of parents through their children, and the
+    children's acquires that parents rejected, since the children count both as well. Over all
+    resources a rejected acquire counts at the first one alone.
     """
 
-    def __init__(self, query: UsageQuery, *, each_token_once: bool) -> None:
+    def __init__(self, query: UsageQuery, *, entity_id: str | None, resource: str | None) -> None:
         self._query = query
-        self._each_token_once = each_token_once
+        self._each_token_once = entity_id is None
+        self._is_over_resources = resource is None
+        self._events = 0
         self._total: dict[str, int] = {}
         self._through_children: dict[str, int] = {}
         self._tally = NO_TALLY
@@ -289,17 +307,20 @@ class UsageTotal:
             latest.buckets.add(bucket)
             self._snapshots += 1
         self._starts = [min([*self._starts, start]), max([*self._starts, start])]
+        self._events += usage.events
         self._tally = self._tally.plus(usage.tally)
         self._through_children = added(self._through_children, usage.through_children)
         self._total = added(self._total, usage.counters)
 
     def end(self) -> UsageSummary:
         """Return the summary of all hours that were added."""
-        total, through = self._total, self._through_children
-        rejected = self._tally.rejected
+        total, through, tally = self._total, self._through_children, self._tally
+        rejected = tally.rejected
         if self._each_token_once:
             total = {name: amount - through.get(name, 0) for name, amount in total.items()}
-            rejected -= self._tally.through_children
+            rejected -= tally.through_children
+        if self._is_over_resources:
+            rejected -= tally.as_further
         first, last = (iso_from_ms(hour * HOUR_MS) for hour in self._starts or (0, 0))
         windows = len(self._used_windows)
         names = ShownNames.of({**total, **through})
@@ -313,9 +334,11 @@ class UsageTotal:
             through_children=names.amounts(through),
             window_count=windows,
             rejected=rejected,
-            waited=self._tally.waited,
+            waited=tally.waited,
             currencies=dict(names.currencies),
-            shadowed=self._tally.shadowed,
+            shadowed=tally.shadowed,
+            calls=self._events - tally.elsewhere,
+            rejected_calls=tally.rejected - tally.through_children - tally.as_further,
         )
 
 

@@ -227,7 +227,7 @@ def test_a_dropped_limit_leaves_its_hour_to_its_namesake():
     # a write that turns the hour drops nothing
     update, _ = spelled(attempt(item, LATER).request)
     assert "u1 = c_rpm~aa - if_not_exists(b1, 0)" in update
-    assert update.endswith("REMOVE rx, wt, sh, rq")
+    assert update.endswith("REMOVE rx, wt, sh, rf, ax, rq")
 
 
 def test_a_credit_to_a_bucket_that_is_gone_is_counted_late():

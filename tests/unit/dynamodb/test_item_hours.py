@@ -71,7 +71,8 @@ def test_clearing_requires_the_origin_and_the_hour():
     removed = {
         names[each] for each in action["UpdateExpression"].removeprefix("REMOVE ").split(",")
     }
-    assert removed == {"ph", "u0", "u1", "u3", "v0", "v1", "v3", "ua", "ur", "ux", "uw", "us", "uq"}
+    of_limits = {"u0", "u1", "u3", "v0", "v1", "v3"}
+    assert removed == {*of_limits, "ph", "ua", "ue", "ur", "ux", "uf", "uw", "us", "uq"}
     assert action["ConditionExpression"] == "#0=:0 AND #1=:1"
     assert (names["#0"], names["#1"]) == ("o", "ph")
     assert action["ExpressionAttributeValues"] == {":0": s("2.abc"), ":1": n(9)}

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.dynamodb.usage_rows import updated
-from zae_limiter.admission.tally import Tally
+from zae_limiter.admission.tally import Refusals, Tally
 from zae_limiter.admission.usage import WindowUsage
 from zae_limiter.dynamodb.items import (
     audit,
@@ -19,11 +19,13 @@ from zae_limiter.dynamodb.items import (
 from zae_limiter.dynamodb.items.attributes import decode_document, n, s
 from zae_limiter.dynamodb.items.bucket import BucketId, ShardId
 from zae_limiter.dynamodb.items.usage import day_row
+from zae_limiter.dynamodb.items.usage import hours as item_hours
 from zae_limiter.exceptions import RateLimiterUnavailable
 from zae_limiter.models.audit import AuditEvent
 from zae_limiter.models.config import ConfigLevel, LevelConfig, OnUnavailable
 from zae_limiter.models.entity import Entity, Namespace
 from zae_limiter.models.limit import Limit
+from zae_limiter.models.refusal import LimitedBy
 from zae_limiter.models.switches import Switch, SwitchMode
 
 names = st.from_regex(r"[A-Za-z][A-Za-z0-9_.\-]{0,8}", fullmatch=True).filter(
@@ -232,6 +234,36 @@ def test_the_text_of_a_store_is_that_of_its_update(is_last, count, returns_old):
             "UPDATED_OLD" if returns_old else None,
         )
         assert body == day_row.store(shard_id, hours, 5).action()
+
+
+BY_BUDGET, BY_RPM = LimitedBy("acme", "all", "usd"), LimitedBy("", "", "rpm")
+REFUSED = Tally(3, 1, 0, {"rpm": 5}, 0, 1, 4, Refusals(BY_RPM, 1_700_000_000, BY_BUDGET, 2))
+
+
+def test_what_refused_is_stored_with_its_hour():
+    """Names of the bucket itself are left out, and the most frequent one if it is the last."""
+    hour = day_row.OriginHour("abc", 31, {"rpm": (1000, 0)}, 6, REFUSED)
+    item = updated(day_row.store(ShardId("ns", "user", "api", 0), [hour], 5))
+    _, *counts = json.loads(item["07_abc"]["S"])
+    assert counts == [
+        *(6, [1000], [], 3, 1, 0, {"rpm": 5}, 0, 1, 4),
+        [1_700_000_000, 2, ["rpm"], ["usd", "all", "acme"]],
+    ]
+    assert day_row.decode_row(item).hours[31, "abc"].tally == REFUSED
+
+
+def test_what_refused_is_stored_with_the_amounts_of_the_running_hour():
+    indexes = {"rpm": 0, "tpm": 1}
+    for refusals, spelled in (
+        (REFUSED.refusals, '0=5;[1700000000,2,["rpm"],["usd","all","acme"]]'),
+        (Refusals(BY_RPM, 7, BY_RPM, 1), '0=5;[7,1,["rpm"]]'),
+        (None, "0=5"),
+    ):
+        details = item_hours.Rejections({"rpm": 5}, refusals)
+        assert item_hours.encode_rejections(details, indexes) == spelled
+        assert item_hours.decode_rejections(spelled, indexes) == details
+    nothing_asked = item_hours.Rejections({}, Refusals(BY_RPM, 7, BY_RPM, 1))
+    assert item_hours.decode_rejections(';[7,1,["rpm"]]', indexes) == nothing_asked
 
 
 def test_an_announced_origin_is_open():

@@ -20,7 +20,8 @@ class BucketChange:
     """The change that one caller wants of one bucket: a charge, or debts and credits.
 
     Amounts are by stored name; credits are negative. A charge names every limit in force, with 0
-    where it takes nothing. ``admitted`` is added to the bucket's count of admitted acquires.
+    where it takes nothing. ``admitted`` is added to the bucket's count of admitted acquires, and
+    ``elsewhere`` to that of them which are calls of another bucket.
     ``refreshed`` says that the limits were read again after the bucket was found to have newer
     ones. ``through_child`` and ``through_milli`` are those of the charge. ``until_ms`` makes a
     charge a reservation. ``is_debt`` is a charge in shadow mode: it is taken however little the
@@ -45,6 +46,7 @@ class BucketChange:
     renewed_quotas: tuple[QuotaHold, ...] = ()
     through_milli: Mapping[str, int] | None = None
     is_debt: bool = False
+    elsewhere: int = 0
 
     @property
     def must_fit(self) -> bool:
@@ -84,6 +86,8 @@ class BucketChange:
             change.until_ms = None  # it is admitted at once
         if charge.through_milli is not None:
             change.through_milli = charge.through_milli
+        if charge.counts_elsewhere:
+            change.elsewhere = admitted
         return change
 
     @classmethod
@@ -92,6 +96,7 @@ class BucketChange:
         change = cls.of_settlement(settlement, -charged.admitted)
         if charged.through_milli is not None:
             change.through_milli = {key: -each for key, each in charged.through_milli.items()}
+        change.elsewhere = -charged.elsewhere
         return change
 
     @classmethod
@@ -105,6 +110,7 @@ class BucketChange:
             forfeits=settlement.forfeits,
             released=settlement.released,
             quotas=settlement.quotas,
+            elsewhere=settlement.elsewhere,
         )
 
     def fits(self, image: BucketImage, now_ms: int) -> bool:

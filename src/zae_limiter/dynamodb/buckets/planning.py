@@ -108,6 +108,7 @@ def _usual_charge(
     wanted = {key: Wanted.charge(amount) for key, amount in change.amounts_milli.items()}
     through_milli = through_children([change]) if change.through_child else {}
     carried = CarriedChanges([0], wanted, change.admitted, through_milli)
+    carried.elsewhere = change.elsewhere
     return writes.balance_write(known, bucket, carried, in_force, context)
 
 

@@ -7,12 +7,17 @@ from math import log
 from typing import NamedTuple
 
 from zae_limiter.admission.image import HOUR_MS
-from zae_limiter.admission.tally import NO_TALLY, Tally, largest
+from zae_limiter.admission.tally import NO_TALLY, Tally
 from zae_limiter.dynamodb.buckets.cache import KnownBucket
 from zae_limiter.dynamodb.items.bucket import StoredBucket
 from zae_limiter.dynamodb.items.usage.clauses import HourCounts, HourForm
 from zae_limiter.dynamodb.items.usage.day_row import OriginHour, day_of
-from zae_limiter.dynamodb.items.usage.hours import TURN_MARK, decode_asked, encode_asked
+from zae_limiter.dynamodb.items.usage.hours import (
+    TURN_MARK,
+    Rejections,
+    decode_rejections,
+    encode_rejections,
+)
 
 # How many writes of other clients since the hour began make it likely that they have turned it: the
 # chance of no write is e to the minus of that. A wrong guess costs one refused write either way.
@@ -83,25 +88,25 @@ def hour_counts(
     hour = now_ms // HOUR_MS
     if not is_over(bucket, now_ms, usage_ms):
         return counts_of_running_hour(bucket, hour, counted)
-    text = encode_asked(counted.tally.asked, bucket.hours.indexes)
+    text = encode_rejections(Rejections.of(counted.tally), bucket.hours.indexes)
     since_ms = now_ms - max(hour * HOUR_MS, known.at_ms)
     turned_by_others = known.others_per_s * (since_ms - TURN_TAKES_MS) / 1000 > PROBABLY_TURNED
     if not known.is_fresh and (is_turning or turned_by_others):
-        return HourCounts(HourForm.LATE, hour, *counted, asked=text)
+        return HourCounts(HourForm.LATE, hour, *counted, rejections=text)
     is_cleared = is_aggregated and now_ms - known.at_ms > CLEARED_AFTER_MS and not known.is_fresh
     finished = None if bucket.finished is None or is_cleared else bucket.finished.hour
-    return HourCounts(HourForm.TURN, hour, *counted, finished, asked=text)
+    return HourCounts(HourForm.TURN, hour, *counted, finished, rejections=text)
 
 
 def counts_of_running_hour(bucket: StoredBucket, hour: int, counted: Counted) -> HourCounts:
-    """Count for the hour that runs in the item; amounts are written if they are larger."""
-    asked, text = counted.tally.asked, ""
-    if asked:
-        slots = bucket.hours.indexes
-        before = decode_asked(bucket.asked, slots)
-        after = largest(before, asked)
-        text = encode_asked(after, slots) if after != before else ""
-    return HourCounts(HourForm.COUNT, hour, *counted, asked=text)
+    """Count for the hour that runs in the item. Details are written if they change."""
+    more, text = Rejections.of(counted.tally), ""
+    if more.asked or more.refusals is not None:
+        indexes = bucket.hours.indexes
+        before = decode_rejections(bucket.rejections, indexes)
+        after = before.plus(more)
+        text = encode_rejections(after, indexes) if after != before else ""
+    return HourCounts(HourForm.COUNT, hour, *counted, rejections=text)
 
 
 def turn_of(bucket: StoredBucket, counts: HourCounts, write_id: str) -> Turn:

@@ -50,7 +50,12 @@ from zae_limiter.dynamodb.items.charge_template import TemplatedCharge
 from zae_limiter.dynamodb.items.update_expression import UpdateExpression
 from zae_limiter.dynamodb.items.usage.clauses import HourCounts, HourForm
 from zae_limiter.dynamodb.items.usage.day_row import OriginHour
-from zae_limiter.dynamodb.items.usage.hours import TURN_MARK, encode_asked, new_origin
+from zae_limiter.dynamodb.items.usage.hours import (
+    TURN_MARK,
+    Rejections,
+    encode_rejections,
+    new_origin,
+)
 from zae_limiter.dynamodb.version_record import DEFAULT_USAGE_DAYS
 
 NO_RATE = Rate(0, 0, 1)  # for moves that do not depend on the rate
@@ -128,7 +133,8 @@ class CarriedChanges:
     """The changes of a group that one write carries, added up.
 
     ``positions`` are those of the changes in the group, ``wanted`` their amounts by limit.
-    ``through_milli`` is the part of the amounts that comes through children of the entity.
+    ``through_milli`` is the part of the amounts that comes through children of the entity, and
+    ``elsewhere`` the part of the admitted acquires that are calls of other buckets.
     ``has_charge`` says that a charge is among them, also one that is not checked. ``has_debt``,
     ``has_credit`` and ``has_reservation`` say so of debts, credits and reservations of tokens.
     """
@@ -143,6 +149,7 @@ class CarriedChanges:
     has_debt: bool = False
     has_credit: bool = False
     has_reservation: bool = False
+    elsewhere: int = 0
 
     @classmethod
     def of(
@@ -163,6 +170,7 @@ class CarriedChanges:
             slots=slots,
             quotas=quotas,
             has_charge=any(change.is_charge for change in carried),
+            elsewhere=sum(change.elsewhere for change in carried),
         )
         tokens = result.tokens().values()
         result.has_debt = any(each.owed_milli > 0 for each in tokens)
@@ -264,6 +272,7 @@ def _counts_admissions_only(
     """Tell whether a write counts nothing by the hour except admitted acquires."""
     return (
         not carried.through_milli
+        and not carried.elsewhere
         and context.tally.is_empty
         and not is_over(bucket, context.now_ms, context.usage_ms)
     )
@@ -275,9 +284,12 @@ def _counts_of_hour(
     """Return the counts of a write by the hour; None if the trailer of the write has them all."""
     hour = context.now_ms // HOUR_MS
     is_running = hour <= bucket.hours.hour
-    if is_running and not carried.through_milli and context.tally.is_empty:
+    tally = context.tally
+    if carried.elsewhere:
+        tally = tally._replace(elsewhere=carried.elsewhere)
+    if is_running and not carried.through_milli and tally.is_empty:
         return None
-    counted = Counted(carried.admitted, context.tally, carried.through_milli)
+    counted = Counted(carried.admitted, tally, carried.through_milli)
     if is_running:
         return counts_of_running_hour(bucket, hour, counted)
     return hour_counts(
@@ -340,10 +352,12 @@ def first(
         form=HourForm.COUNT,
         hour=hour,
         admitted=carried.admitted,
-        tally=context.tally,
+        tally=context.tally._replace(elsewhere=carried.elsewhere),
         through_milli=carried.through_milli,
         origin=new_origin(),
-        asked=encode_asked(context.tally.asked, bucket_item.limit_indexes(rates)),
+        rejections=encode_rejections(
+            Rejections.of(context.tally), bucket_item.limit_indexes(rates)
+        ),
     )
     new_bucket = NewBucket(
         key=bucket_item.key(*shard_id),

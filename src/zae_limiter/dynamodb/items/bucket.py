@@ -99,8 +99,8 @@ class StoredBucket:
 
     The image is at the shard's own rates; ``rates`` are those of the whole, where they differ.
     ``finished`` is the hour that has ended but may not be stored yet. ``absent`` names attributes
-    whose appearance means that children count in the bucket; it is for ``decode``. ``asked`` is the
-    text of the largest amounts that were rejected in the running hour.
+    whose appearance means that children count in the bucket; it is for ``decode``. ``rejections``
+    is the text about those of the running hour.
     """
 
     image: BucketImage
@@ -112,7 +112,7 @@ class StoredBucket:
     rates: Mapping[str, Rate] | None = None
     finished: OriginHour | None = None
     absent: tuple[str, ...] = ()
-    asked: str = ""
+    rejections: str = ""
 
     @property
     def whole_rates(self) -> Mapping[str, Rate]:
@@ -222,7 +222,7 @@ def _decode(item: Item) -> StoredBucket:
         item[WRITE_ID]["S"],
         finished=item_hours.finished_hour(item, hours),
         absent=_absent(hours),
-        asked=item_hours.asked_text(item),
+        rejections=item_hours.rejections_text(item),
     )
     if any(is_slots(state.rate) for state in limits.values()):
         bucket = replace(bucket, image=_with_holds(item, bucket.image))
@@ -292,7 +292,7 @@ def _decode_again(item: Item, known: StoredBucket) -> StoredBucket:
         known.rates,
         finished,
         known.absent,
-        item_hours.asked_text(item),
+        item_hours.rejections_text(item),
     )
 
 

@@ -25,11 +25,11 @@ from zae_limiter.dynamodb.items.usage import clauses
 from zae_limiter.dynamodb.items.usage.clauses import HourCounts
 from zae_limiter.dynamodb.items.usage.hours import (
     ADMITTED,
-    ASKED,
     HOUR,
     ORIGIN,
-    decode_asked,
-    encode_asked,
+    REJECTIONS,
+    decode_rejections,
+    encode_rejections,
     finished_attributes,
 )
 
@@ -399,10 +399,10 @@ def _fold_hours(
             None if heir is None else indexes[heir],
             has_children=hours.has_children,
         )
-    if bucket.asked:  # an index may get another limit
-        asked = decode_asked(bucket.asked, hours.indexes)
+    if bucket.rejections:  # an index may get another limit
+        details = decode_rejections(bucket.rejections, hours.indexes)
         kept = {name: index for name, index in indexes.items() if name in target.limits}
-        update.set(ASKED, s(encode_asked(asked, kept)))
+        update.set(REJECTIONS, s(encode_rejections(details, kept)))
 
 
 def _forget_slots(

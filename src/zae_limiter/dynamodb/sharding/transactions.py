@@ -19,6 +19,7 @@ from zae_limiter.admission.quotas import HoldWrite
 from zae_limiter.admission.shards import split_merge
 from zae_limiter.admission.shards.tree import Shard, live
 from zae_limiter.admission.slots import SlotWrite
+from zae_limiter.admission.tally import NO_TALLY, Tally
 from zae_limiter.dynamodb.buckets.cache import FreshBucket
 from zae_limiter.dynamodb.buckets.turning import BegunHour, Counted, hour_counts, is_over, turn_of
 from zae_limiter.dynamodb.items import bucket as stored
@@ -155,24 +156,27 @@ def gather(
     now_ms: int,
     usage_ms: int,
     through_milli: Mapping[str, int] = NOTHING,
+    elsewhere: int = 0,
 ) -> Gathering:
     """Make the moves of several shards at once; the first one counts the admission.
 
-    ``through_milli`` are the amounts that a child counts, too.
+    ``through_milli`` are the amounts that a child counts, too, and ``elsewhere`` the admission if
+    it is a call of another bucket.
     """
     gathering, through_left = Gathering([], {}, {}), dict(through_milli)
     for part in parts:
         bucket, first = part.bucket, not gathering.actions
         trailer = WriteTrailer.to(bucket, write_id, admitted if first else 0)
         counts = None
-        if through_milli or is_over(bucket, now_ms, usage_ms):
+        tally = Tally(elsewhere=elsewhere) if elsewhere and first else NO_TALLY
+        if through_milli or not tally.is_empty or is_over(bucket, now_ms, usage_ms):
             through = _taken_through(part.moves, through_left)
             counts = hour_counts(
                 FreshBucket(bucket),
                 bucket,
                 now_ms,
                 usage_ms=usage_ms,
-                counted=Counted(trailer.admitted, through_milli=through),
+                counted=Counted(trailer.admitted, tally, through),
             )
             turn = turn_of(bucket, counts, write_id)
             trailer = WriteTrailer.to(bucket, turn.write_id)

@@ -8,7 +8,7 @@ from typing import Any
 
 from zae_limiter.admission.image import BucketImage, LimitState, Rate
 from zae_limiter.admission.rate_text import rate_of, text_of
-from zae_limiter.admission.tally import NO_TALLY, Tally
+from zae_limiter.admission.tally import Tally
 from zae_limiter.admission.usage import WindowUsage
 from zae_limiter.admission.windows import plain_quota, quota_of
 from zae_limiter.models.audit import AuditEvent
@@ -84,11 +84,11 @@ def unpack_bucket(packed: bytes) -> BucketImage:
 
 
 def _plain_tally(tally: Tally) -> tuple[Any, ...]:
-    return () if tally.is_empty else tuple(tally._replace(asked=dict(tally.asked)))
+    return () if tally.is_empty else tally.stored()
 
 
 def _tally(fields: tuple[Any, ...]) -> Tally:
-    return Tally(*fields) if fields else NO_TALLY
+    return Tally.from_stored(fields)
 
 
 def pack_usage(usage: WindowUsage) -> bytes:

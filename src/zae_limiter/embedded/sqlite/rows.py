@@ -10,7 +10,7 @@ from typing import Any
 
 from zae_limiter.admission.image import BucketImage, LimitState, Rate
 from zae_limiter.admission.rate_text import rate_of, text_of
-from zae_limiter.admission.tally import NO_TALLY, Tally
+from zae_limiter.admission.tally import Tally
 from zae_limiter.admission.usage import WindowUsage
 from zae_limiter.admission.windows import plain_quota, quota_of
 from zae_limiter.exceptions import IncompatibleSchemaError, RateLimiterUnavailable
@@ -41,11 +41,11 @@ def encode_bucket(image: BucketImage) -> str:
 
     A limit is ``[balance, [capacity, refill, period], consumed, counted]``, a quota or soft limit
     ``[balance, notation, consumed, counted, [[[window, expires], held], ...], topped, mark]``. If
-    there are such counts, ``{name: through children}, [rejected, through children, waited,
-    {name: asked}, shadowed]`` follow. If calls have held slots or quotas, or the bucket is paused,
-    ``{name: [[expires, slots], ...]}, end of the pause, life`` follow, too. The text is formatted
-    by hand, a third faster than by ``json``, because every charge writes it. Names of limits have
-    no character that JSON would escape.
+    there are such counts, ``{name: through children}`` and the values of ``Tally.stored`` follow.
+    If calls have held slots or quotas, or the bucket is paused, ``{name: [[expires, slots], ...]},
+    end of the pause, life`` follow, too. The text is formatted by hand, a third faster than by
+    ``json``, because every charge writes it. Names of limits have no character that JSON would
+    escape.
     """
     limits = ",".join(
         [
@@ -96,16 +96,12 @@ def _decode_limit(
 
 
 def encode_tally(tally: Tally) -> str:
-    """Write ``[rejected, through children, waited, {name: asked}, shadowed]``.
-
-    ``shadowed`` is left out if it is 0: most programs do not use shadow mode.
-    """
-    fields = (tally.rejected, tally.through_children, tally.waited, dict(tally.asked))
-    return _encode((*fields, tally.shadowed) if tally.shadowed else fields)
+    """Write ``Tally.stored``: of rejections often the first four values and the last one."""
+    return _encode(tally.stored())
 
 
 def decode_tally(fields: list[Any]) -> Tally:
-    return Tally(*fields) if any(fields) else NO_TALLY
+    return Tally.from_stored(fields)
 
 
 def decode_bucket(text: str) -> BucketImage:

@@ -77,6 +77,13 @@ async def test_two_limits_and_long_names(bucket_of):
     assert item_bytes(item) < 800
 
 
+async def test_two_limits_and_refusals_by_a_parent_on_another_resource(bucket_of):
+    item = await bucket_of(Limit.per_minute("rpm", LARGE), Limit.per_minute("tpm", LARGE))
+    for rejections in ("rq", "uq"):
+        item[rejections] = {"S": f'0=7919;[2493000000,12345,["usd","{RESOURCE}","{PARENT}"]]'}
+    assert item_bytes(item) < 1024
+
+
 @pytest.mark.parametrize("count", [4, 5])  # with five, the item has no ids of earlier writes
 @pytest.mark.parametrize("entity_id", [ENTITY, PARENT], ids=["child", "parent"])
 async def test_five_limits_and_long_names(bucket_of, entity_id, count):

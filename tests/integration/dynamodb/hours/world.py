@@ -109,7 +109,7 @@ class World(sharded.World):
 def _counts(item, *names):
     *numbers, asked = names
     slots = {str(slot): name for name, slot in _slots(item).items()}
-    text = item.get(asked, {"S": ""})["S"]
+    text = item.get(asked, {"S": ""})["S"].partition(";")[0]
     amounts = (part.split("=") for part in text.split(",") if part)
     return (*(number(item, name) for name in numbers), {slots[at]: int(n) for at, n in amounts})
 

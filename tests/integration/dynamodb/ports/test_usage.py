@@ -109,7 +109,7 @@ async def test_pages_and_sums_are_those_of_all_hours(ports, raw, seed, entity_id
             for limit in limits:
                 assert await all_pages(ports, entity_id, resource, query, limit) == expected
             found = await ports.usage.summary(NS, entity_id, resource, query)
-            assert found == summary_of(wanted, query, each_token_once=entity_id is None)
+            assert found == summary_of(wanted, query, entity_id, resource)
 
 
 async def all_pages(ports, entity_id, resource, query, limit):

@@ -706,4 +706,6 @@ def used_in(window: UsageSnapshot) -> Used:
         of_children,
         window.waited,
         window.shadowed,
+        window.rejected_as_further,
+        window.events_elsewhere,
     )

@@ -20,6 +20,9 @@ from tests.support.dynamodb.model.table import Change, ModelTable
 HOUR_S, DAY_S, DAY = 3600, 86_400, 24
 OPEN, CLOSED = "open", "closed"
 INDEX_KEYS = ("GSI2PK", "GSI2SK", "GSI4PK")
+# The counts of an item in the order of ``Used``: those of the running and of the finished hour.
+RUNNING = ("ac", "rj", "rx", "wt", "sh", "rf", "ax")
+FINISHED = ("ua", "ur", "ux", "uw", "us", "uf", "ue")
 MOST_SHARDS = 8  # of a bucket in a history
 Bucket = tuple[str, str, str]  # partition prefix (namespace), entity, resource
 
@@ -27,7 +30,9 @@ Bucket = tuple[str, str, str]  # partition prefix (namespace), entity, resource
 class Used(NamedTuple):
     """Usage of one origin in one hour: net and through children by limit, and how acquires ended.
 
-    ``of_children`` are those of the rejected ones that children count, too.
+    ``of_children`` are those of the rejected ones that children count, too, ``as_further`` those
+    that another resource counts, and ``elsewhere`` the admitted ones that are calls of another
+    bucket.
     """
 
     net: Counter[str]
@@ -37,16 +42,19 @@ class Used(NamedTuple):
     of_children: int = 0
     waited: int = 0
     shadowed: int = 0
+    as_further: int = 0
+    elsewhere: int = 0
+
+    @property
+    def ends(self) -> tuple[int, ...]:
+        """How acquires ended."""
+        return self[2:]
 
     def plus(self, other: Used) -> Used:
         return Used(
             _added(self.net, other.net),
             _added(self.through, other.through),
-            self.admitted + other.admitted,
-            self.rejected + other.rejected,
-            self.of_children + other.of_children,
-            self.waited + other.waited,
-            self.shadowed + other.shadowed,
+            *map(sum, zip(self.ends, other.ends, strict=True)),
         )
 
     @property
@@ -55,7 +63,7 @@ class Used(NamedTuple):
         return {
             "net": {name: each for name, each in self.net.items() if each},
             "through": {name: each for name, each in self.through.items() if each},
-            "events": (self.admitted, self.rejected, self.of_children, self.waited, self.shadowed),
+            "events": self.ends,
         }
 
 
@@ -136,8 +144,7 @@ class Ledger:
         delta = Used(
             net,
             _through(before, new),
-            _int(new, "ac") - _int(before, "ac"),
-            *(_int(new, name) - _int(before, name) for name in ("rj", "rx", "wt", "sh")),
+            *(_int(new, name) - _int(before, name) for name in RUNNING),
         )
         if old is not None and "ph" in old and "ph" not in new:
             self.clears += 1
@@ -324,11 +331,7 @@ def _extreme(versions: list[Used], pick: Any) -> Used:
     return Used(
         Counter({name: pick(used.net[name] for used in versions) for name in names}),
         Counter({name: pick(used.through[name] for used in versions) for name in children}),
-        pick(used.admitted for used in versions),
-        pick(used.rejected for used in versions),
-        pick(used.of_children for used in versions),
-        pick(used.waited for used in versions),
-        pick(used.shadowed for used in versions),
+        *map(pick, zip(*(used.ends for used in versions), strict=True)),
     )
 
 
@@ -383,15 +386,14 @@ def hours_of(day: int, item: Item) -> list[tuple[int, str, str]]:
 
 def parsed(text: str, row: Item) -> Used:
     """The text of a stored hour; the row has the names of the limits."""
-    empty: list[Any] = [0, [], [], 0, 0, 0, {}, 0]
+    empty: list[Any] = [0, [], [], 0, 0, 0, {}, 0, 0, 0, None]
     digest, *parts = json.loads(text)
-    admitted, nets, throughs, rejected, of_children, waited, _, shadowed = (
-        parts + empty[len(parts) :]
-    )
+    admitted, nets, throughs, *counts = parts + empty[len(parts) :]
+    rejected, of_children, waited, _, *others, _ = counts
     names = json.loads(row[f"n_{digest}"]["S"])
     net = Counter(dict(zip(names, nets, strict=True)))
     through = Counter(dict(zip(names, throughs, strict=True))) if throughs else Counter()
-    return Used(net, through, admitted, rejected, of_children, waited, shadowed)
+    return Used(net, through, admitted, rejected, of_children, waited, *others)
 
 
 def plain(name: str) -> str:
@@ -447,7 +449,7 @@ def _running(item: Item) -> Used:
         slot = _slot(item, limit)
         net[plain(limit)] += _int(item, f"c_{limit}") - _int(item, f"b{slot}")
         through[plain(limit)] += _int(item, f"k{slot}")
-    return Used(net, through, *(_int(item, name) for name in ("ac", "rj", "rx", "wt", "sh")))
+    return Used(net, through, *(_int(item, name) for name in RUNNING))
 
 
 def _finished(item: Item) -> Used:
@@ -457,4 +459,4 @@ def _finished(item: Item) -> Used:
         slot = _slot(item, limit)
         net[plain(limit)] += _int(item, f"u{slot}")
         through[plain(limit)] += _int(item, f"v{slot}")
-    return Used(net, through, *(_int(item, name) for name in ("ua", "ur", "ux", "uw", "us")))
+    return Used(net, through, *(_int(item, name) for name in FINISHED))

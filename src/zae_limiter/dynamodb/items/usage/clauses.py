@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import IntEnum
+from json.encoder import encode_basestring_ascii
 from typing import NamedTuple
 
 from zae_limiter.admission.tally import NO_TALLY, Tally
@@ -17,24 +18,20 @@ from zae_limiter.dynamodb.items.attributes import s
 from zae_limiter.dynamodb.items.update_expression import UpdateExpression
 from zae_limiter.dynamodb.items.usage.hours import (
     ADMITTED,
-    ASKED,
     BEGAN,
     CHILDREN,
     FINISHED,
     FINISHED_ADMITTED,
-    FINISHED_ASKED,
     FINISHED_CHILDREN,
     FINISHED_NET,
-    FINISHED_OF_CHILDREN,
-    FINISHED_REJECTED,
-    FINISHED_SHADOWED,
-    FINISHED_WAITED,
+    FINISHED_REJECTIONS,
+    FINISHED_TALLY,
     HOUR,
-    OF_CHILDREN,
     ORIGIN,
     REJECTED,
-    SHADOWED,
-    WAITED,
+    REJECTIONS,
+    RUNNING_TALLY,
+    counts_of,
 )
 
 
@@ -55,8 +52,8 @@ class HourCounts(NamedTuple):
 
     ``through_milli`` is the consumption through children, by stored name. ``stored`` is a finished
     hour that has been stored, so that the turn may overwrite it. ``origin`` is that of an
-    item that the write creates. ``asked`` is the new text of the largest rejected amounts; empty if
-    the write does not change them.
+    item that the write creates. ``rejections`` is the new text about rejections; empty if the write
+    does not change it.
     """
 
     form: HourForm
@@ -66,7 +63,7 @@ class HourCounts(NamedTuple):
     through_milli: Mapping[str, int] = {}
     stored: int | None = None
     origin: str = ""
-    asked: str = ""
+    rejections: str = ""
 
 
 def count(update: UpdateExpression, bucket: stored.StoredBucket, counts: HourCounts) -> None:
@@ -83,22 +80,13 @@ def count_in_hour(update: UpdateExpression, counts: HourCounts, indexes: Mapping
     """Add to the counts of the hour that runs in the item."""
     if counts.admitted:
         update.add(ADMITTED, counts.admitted)
-    for attribute, number in _tally_numbers(counts.tally):
+    for attribute, number in zip(RUNNING_TALLY, counts_of(counts.tally), strict=True):
         if number:
             update.add(attribute, number)
     for name, amount in counts.through_milli.items():
         update.add(f"{CHILDREN}{indexes[name]}", amount)
-    if counts.asked:
-        update.set(ASKED, s(counts.asked))
-
-
-def _tally_numbers(tally: Tally) -> tuple[tuple[str, int], ...]:
-    return (
-        (REJECTED, tally.rejected),
-        (OF_CHILDREN, tally.through_children),
-        (WAITED, tally.waited),
-        (SHADOWED, tally.shadowed),
-    )
+    if counts.rejections:
+        update.set(REJECTIONS, s(counts.rejections))
 
 
 def require_hour(update: UpdateExpression, hour: int) -> None:
@@ -137,25 +125,19 @@ def _turn(update: UpdateExpression, bucket: stored.StoredBucket, counts: HourCou
 
 def _turn_tally(update: UpdateExpression, counts: HourCounts, zero: str) -> None:
     """Turn the counts of rejected, shadowed and waiting acquires, most of which are absent."""
-    tally = counts.tally
-    update.set_to(FINISHED_REJECTED, f"if_not_exists({update.name(REJECTED)}, {zero})")
-    update.set_number(REJECTED, tally.rejected)
-    for finished, running, number in (
-        (FINISHED_OF_CHILDREN, OF_CHILDREN, tally.through_children),
-        (FINISHED_WAITED, WAITED, tally.waited),
-        (FINISHED_SHADOWED, SHADOWED, tally.shadowed),
-    ):
+    numbers = counts_of(counts.tally)
+    for finished, running, number in zip(FINISHED_TALLY, RUNNING_TALLY, numbers, strict=True):
         update.set_to(finished, f"if_not_exists({update.name(running)}, {zero})")
-        if number:
+        if number or running == REJECTED:
             update.set_number(running, number)
         else:
             update.remove(running)
     none = update.value(s(""))
-    update.set_to(FINISHED_ASKED, f"if_not_exists({update.name(ASKED)}, {none})")
-    if counts.asked:
-        update.set(ASKED, s(counts.asked))
+    update.set_to(FINISHED_REJECTIONS, f"if_not_exists({update.name(REJECTIONS)}, {none})")
+    if counts.rejections:
+        update.set(REJECTIONS, s(counts.rejections))
     else:
-        update.remove(ASKED)
+        update.remove(REJECTIONS)
 
 
 def require_stored(update: UpdateExpression, hour: int | None) -> None:
@@ -170,10 +152,9 @@ def require_stored(update: UpdateExpression, hour: int | None) -> None:
 
 def kind_of(bucket: stored.StoredBucket, counts: HourCounts) -> tuple[object, ...]:
     """Return everything that decides the text of the clauses, besides their values."""
-    form, _, admitted, tally, through_milli, finished, _, asked = counts
+    form, _, admitted, tally, through_milli, finished, _, rejections = counts
     indexes = bucket.hours.indexes
-    rejected, of_children, waited, _, shadowed = tally
-    counted = (rejected == 0, of_children == 0, waited == 0, shadowed == 0, not asked)
+    counted = (*[number == 0 for number in counts_of(tally)], not rejections)
     if form is HourForm.TURN:
         children = (bucket.hours.has_children, *through_milli)
         return (form, finished is None, tuple(indexes.items()), children, counted)
@@ -182,22 +163,22 @@ def kind_of(bucket: stored.StoredBucket, counts: HourCounts) -> tuple[object, ..
 
 def values_of(bucket: stored.StoredBucket, counts: HourCounts) -> list[object]:
     """Return the values of the clauses that ``count`` adds, in the order of their placeholders."""
-    form, hour, admitted, tally, through_milli, finished, _, asked = counts
-    rejected, of_children, waited, _, shadowed = tally
+    form, hour, admitted, tally, through_milli, finished, _, rejections = counts
+    rejected, *others = counts_of(tally)
+    rejections = encode_basestring_ascii(rejections)[1:-1]  # it goes between quotes of JSON
     if form is not HourForm.TURN:
-        numbers = (admitted, rejected, of_children, waited, shadowed)
-        values: list[object] = [each for each in numbers if each]
+        values: list[object] = [each for each in (admitted, rejected, *others) if each]
         values += through_milli.values()
-        if asked:
-            values.append(asked)
+        if rejections:
+            values.append(rejections)
         return [*values, hour] if form is HourForm.LATE else values
     hours = bucket.hours
     values = [0]
     for name in hours.indexes:
         if hours.has_children or name in through_milli:
             values.append(through_milli.get(name, 0))
-    values += (admitted, rejected, *(each for each in (of_children, waited, shadowed) if each))
-    values += ("", asked, hour, hours.origin) if asked else ("", hour, hours.origin)
+    values += (admitted, rejected, *(each for each in others if each))
+    values += ("", rejections, hour, hours.origin) if rejections else ("", hour, hours.origin)
     return values if finished is None else [*values, finished]
 
 

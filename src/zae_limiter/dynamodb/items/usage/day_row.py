@@ -11,8 +11,13 @@ an origin           o_{origin}       ``open`` while the bucket item may hold hou
 a finished hour     {hh}_{origin}    JSON in millitokens, of budgets in billionths: [digest,
                                      admitted, [net of each limit], [part through children],
                                      rejected, part of it by children, waited, {limit: largest
-                                     rejected tokens}, shadowed]; empty parts at the end are left
-                                     out
+                                     rejected tokens}, shadowed, part of the rejected that named
+                                     the resource as a further one, part of the admitted that are
+                                     calls of another bucket, what refused]; empty parts at the end
+                                     are left out. What refused: [second of the last refusal, votes,
+                                     [limit, resource, entity], the same of the most frequent one if
+                                     it is another]; resource and entity are left out if they are
+                                     those of the row
 names of limits     n_{digest}       JSON: sorted names, in the order of the amounts; of a budget
                                      name@currency
 expires             ttl              seconds: the end of the day plus the retention
@@ -54,7 +59,8 @@ _HOUR_DIGITS = 2  # an hour's attribute begins with 00 to 23
 _DAY_DIGITS = len("2026-01-31")
 _DIGEST_BYTES = 6  # 48 bits, to tell apart the few sets of limits that a bucket has in one day
 _FIRST_DAY, _LAST_DAY = -(1969 * 365), 8000 * 366  # the years 1 to 9999 have four digits
-_EMPTY: tuple[Any, ...] = (0, [], [], 0, 0, 0, {}, 0)  # the parts of a stored hour after the digest
+# The parts of a stored hour after the digest, if they are empty.
+_EMPTY: tuple[Any, ...] = (0, [], [], 0, 0, 0, {}, 0, 0, 0, None)
 
 UsedMilli = Mapping[str, tuple[int, int]]
 
@@ -254,17 +260,8 @@ def _hour_attribute(origin_hour: OriginHour) -> str:
 def _encode_hour(origin_hour: OriginHour, names: Sequence[str], digest: str) -> str:
     amounts = [origin_hour.used_milli[name] for name in names]
     net, through = [used for used, _ in amounts], [children for _, children in amounts]
-    rejected, of_children, waited, asked, shadowed = origin_hour.tally
-    parts = [
-        origin_hour.admitted,
-        net,
-        through if any(through) else [],
-        rejected,
-        of_children,
-        waited,
-        dict(asked),
-        shadowed,
-    ]
+    through = through if any(through) else []
+    parts = [origin_hour.admitted, net, through, *origin_hour.tally.stored()]
     while parts and parts[-1] == _EMPTY[len(parts) - 1]:
         parts.pop()
     return _encode([digest, *parts])
@@ -323,7 +320,7 @@ def _decode_hour(origin: str, hour: int, stored: str, item: Item) -> OriginHour:
     names = json.loads(text(item[NAMES_PREFIX + digest]))
     amounts = zip(net, through or [0] * len(net), strict=True)
     used = dict(zip(names, amounts, strict=True))
-    return OriginHour(origin, hour, used, admitted, Tally(*tally))
+    return OriginHour(origin, hour, used, admitted, Tally.from_stored(tally))
 
 
 def window_usage(hour: int, origin_hours: Iterable[OriginHour]) -> WindowUsage:

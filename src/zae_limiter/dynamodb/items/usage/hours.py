@@ -5,15 +5,20 @@ running hour                    h        hours since 1970
 consumed when the hour began    b{i}     millitokens, of the limit with index i; absent: 0
 consumed through children       k{i}     in the running hour; absent on items that never had any
 admitted, rejected              ac, rj   in the running hour
-of these through children       rx       acquires of children that the bucket rejected; absent: 0
+of ac: calls of other buckets   ax       of children, or of another first resource; absent: 0
+of rj: through children         rx       acquires of children that the bucket rejected; absent: 0
+of rj: as a further resource    rf       acquires that named another resource first; absent: 0
 waited                          wt       absent: 0
 shadowed                        sh       let through by shadow mode; absent: 0
-largest rejected amounts        rq       index=tokens,…; the name of a limit that only a parent has
+rejections in detail            rq       largest amounts and what refused:
+                                         index=tokens,…;[second,votes,[limit,resource,entity],…]
+                                         The name of a limit that only a parent has stands for its
+                                         index; the part from ; on is as in ``day_row``
 finished hour                   ph       absent once it is stored and cleared
 its net consumption             u{i}
 its part through children       v{i}
 its admitted, rejected          ua, ur
-its rx, wt, sh, rq              ux, uw, us, uq
+its ax, rx, rf, wt, sh, rq      ue, ux, uf, uw, us, uq
 
 The index of a limit is the fourth part of its parameters,
 ``p_{limit} = capacity:refill:period:index``.
@@ -21,16 +26,24 @@ The index of a limit is the fourth part of its parameters,
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from base64 import urlsafe_b64encode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from json.encoder import encode_basestring_ascii
 from typing import NamedTuple
 
 from zae_limiter.admission.in_force import plain_name
-from zae_limiter.admission.tally import NO_ASKED, NO_TALLY, Tally
+from zae_limiter.admission.tally import (
+    NO_ASKED,
+    NO_TALLY,
+    Refusals,
+    Tally,
+    both_refusals,
+    largest,
+)
 from zae_limiter.dynamodb.items.attributes import Item, integer, n, optional_integer, s, text
 from zae_limiter.dynamodb.items.update_expression import UpdateExpression
 from zae_limiter.dynamodb.items.usage.day_row import OriginHour, day_of
@@ -40,15 +53,17 @@ from zae_limiter.naming import usage_name
 ORIGIN, HOUR, FINISHED = "o", "h", "ph"
 BEGAN, CHILDREN, FINISHED_NET, FINISHED_CHILDREN = "b", "k", "u", "v"  # each followed by the index
 ADMITTED, REJECTED, FINISHED_ADMITTED, FINISHED_REJECTED = "ac", "rj", "ua", "ur"
-OF_CHILDREN, WAITED, SHADOWED, ASKED = "rx", "wt", "sh", "rq"
-FINISHED_OF_CHILDREN, FINISHED_WAITED, FINISHED_SHADOWED, FINISHED_ASKED = "ux", "uw", "us", "uq"
-_RUNNING_TALLY = REJECTED, OF_CHILDREN, WAITED, SHADOWED
-_FINISHED_TALLY = FINISHED_REJECTED, FINISHED_OF_CHILDREN, FINISHED_WAITED, FINISHED_SHADOWED
+OF_CHILDREN, WAITED, SHADOWED, AS_FURTHER, ELSEWHERE = "rx", "wt", "sh", "rf", "ax"
+REJECTIONS, FINISHED_REJECTIONS = "rq", "uq"  # in detail
+# The counts of a tally in the running and in the finished hour, in this order.
+RUNNING_TALLY = REJECTED, OF_CHILDREN, WAITED, SHADOWED, AS_FURTHER, ELSEWHERE
+FINISHED_TALLY = FINISHED_REJECTED, "ux", "uw", "us", "uf", "ue"
 CONCURRENT = "c:"  # begins the parameters of a limit on calls in flight: c:slots:lease_ttl:index
 QUOTA = "q:"  # begins the parameters of a quota or soft limit: q:index:notation without the name
 _BUDGET = re.compile(r"q:[0-9]+:[0-9.]+([A-Z]{3})/")  # the amount of a budget has its currency
 TURN_MARK = "~"  # the first character of a write id that creates an item or turns its hour
 
+_encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 _CONSUMED, _PARAMETERS = "c_", "p_"  # as items.bucket, which imports this module
 _ORIGIN_BYTES = 6  # 48 bits: an origin must differ from all others of the same item in one hour
 
@@ -67,6 +82,25 @@ class HourState(NamedTuple):
     indexes: Mapping[str, int]
     has_children: bool
     used_by_children: frozenset[int] = frozenset()
+
+
+class Rejections(NamedTuple):
+    """The details of a tally: the largest amounts by plain name, and what refused."""
+
+    asked: Mapping[str, int]
+    refusals: Refusals | None
+
+    @classmethod
+    def of(cls, tally: Tally) -> Rejections:
+        return cls(tally.asked, tally.refusals)
+
+    def plus(self, other: Rejections) -> Rejections:
+        """Return the larger amount of each limit, and the refusals of both."""
+        refusals = both_refusals(self.refusals, other.refusals)
+        return Rejections(largest(self.asked, other.asked), refusals)
+
+
+NO_REJECTIONS = Rejections(NO_ASKED, None)
 
 
 def new_origin() -> str:
@@ -198,14 +232,35 @@ def _add_usage(
 
 def running_tally(item: Item, indexes: Mapping[str, int]) -> Tally:
     """Return the counts of rejected, shadowed and waiting acquires of the running hour."""
-    return _tally(item, _RUNNING_TALLY, decode_asked(asked_text(item), indexes))
+    return _tally(item, RUNNING_TALLY, decode_rejections(rejections_text(item), indexes))
 
 
-def _tally(item: Item, names: tuple[str, str, str, str], asked: Mapping[str, int]) -> Tally:
-    rejected, of_children, waited, shadowed = [_amount(item, name) for name in names]
-    if not (rejected or of_children or waited or shadowed or asked):
+def _tally(item: Item, names: Sequence[str], details: Rejections) -> Tally:
+    counts = [_amount(item, name) for name in names]
+    if not any(counts) and not details.asked:
         return NO_TALLY  # most are empty, and caches keep them
-    return Tally(rejected, of_children, waited, asked, shadowed)
+    return tally_of(counts, details)
+
+
+def counts_of(tally: Tally) -> tuple[int, int, int, int, int, int]:
+    """Return the counts of a tally in the order of ``RUNNING_TALLY``."""
+    rejected, of_children, waited, _, shadowed, as_further, elsewhere, _ = tally
+    return rejected, of_children, waited, shadowed, as_further, elsewhere
+
+
+def tally_of(counts: Sequence[int], details: Rejections) -> Tally:
+    """Return the tally with these counts, which are in the order of ``RUNNING_TALLY``."""
+    rejected, of_children, waited, shadowed, as_further, elsewhere = counts
+    return Tally(
+        rejected,
+        of_children,
+        waited,
+        details.asked,
+        shadowed,
+        as_further,
+        elsewhere,
+        details.refusals,
+    )
 
 
 def finished_hour(item: Item, state: HourState | None = None) -> OriginHour | None:
@@ -223,13 +278,13 @@ def finished_hour(item: Item, state: HourState | None = None) -> OriginHour | No
         net = item.get(f"{FINISHED_NET}{index}")
         if net is not None:  # absent if the limit was added after the hour
             _add_usage(used, item, name, integer(net), _amount(item, f"{FINISHED_CHILDREN}{index}"))
-    asked = decode_asked(asked_text(item, FINISHED_ASKED), state.indexes)
+    details = decode_rejections(rejections_text(item, FINISHED_REJECTIONS), state.indexes)
     return OriginHour(
         state.origin,
         finished,
         used,
         _amount(item, FINISHED_ADMITTED),
-        _tally(item, _FINISHED_TALLY, asked),
+        _tally(item, FINISHED_TALLY, details),
         day_of(finished) != day_of(state.hour),
     )
 
@@ -247,33 +302,34 @@ def still_holds_finished(item: Item | None, before: HourState) -> bool | None:
     return FINISHED in item
 
 
-def asked_text(item: Item, name: str = ASKED) -> str:
-    """Return the stored text of the largest rejected amounts; empty if there is none."""
+def rejections_text(item: Item, name: str = REJECTIONS) -> str:
+    """Return the stored text about rejections; empty if there is none."""
     value = item.get(name)
     return "" if value is None else text(value)
 
 
-def encode_asked(asked: Mapping[str, int], indexes: Mapping[str, int]) -> str:
-    """Return amounts by plain name as stored text, with indexes, which are shorter than names."""
-    if not asked:
-        return ""
+def encode_rejections(details: Rejections, indexes: Mapping[str, int]) -> str:
+    """Return stored text. Limits that were asked for have indexes, which are shorter than names."""
+    asked, refusals = details
     numbers: dict[str, int] = {}
-    for name, index in indexes.items():
+    for name, index in indexes.items() if asked else ():
         numbers.setdefault(plain_name(name), index)
-    return ",".join(f"{numbers.get(name, name)}={amount}" for name, amount in asked.items())
+    amounts = ",".join(f"{numbers.get(name, name)}={amount}" for name, amount in asked.items())
+    return amounts if refusals is None else f"{amounts};{_encode(refusals.stored())}"
 
 
-def decode_asked(stored: str, indexes: Mapping[str, int]) -> Mapping[str, int]:
+def decode_rejections(stored: str, indexes: Mapping[str, int]) -> Rejections:
     """Return amounts by plain name; an index without a limit is left out."""
     if not stored:
-        return NO_ASKED
+        return NO_REJECTIONS
+    amounts, _, refusals = stored.partition(";")
     names = {str(index): plain_name(name) for name, index in indexes.items()}
     asked: dict[str, int] = {}
-    for part in stored.split(","):
+    for part in amounts.split(",") if amounts else ():
         key, _, amount = part.partition("=")
         if key in names or not key.isdecimal():
             asked[names.get(key, key)] = int(amount)
-    return asked
+    return Rejections(asked, Refusals.from_stored(*json.loads(refusals)) if refusals else None)
 
 
 def clear(key: Item, state: HourState) -> UpdateExpression:
@@ -303,8 +359,7 @@ def _clear_form(table: str, indexes: tuple[int, ...], has_children: bool) -> str
 
 def finished_attributes(state: HourState) -> list[str]:
     """Return the names of all attributes of a finished hour."""
-    names = [FINISHED, FINISHED_ADMITTED, FINISHED_REJECTED]
-    names += (FINISHED_OF_CHILDREN, FINISHED_WAITED, FINISHED_SHADOWED, FINISHED_ASKED)
+    names = [FINISHED, FINISHED_ADMITTED, *FINISHED_TALLY, FINISHED_REJECTIONS]
     for index in state.indexes.values():
         names.append(f"{FINISHED_NET}{index}")
         if state.has_children:

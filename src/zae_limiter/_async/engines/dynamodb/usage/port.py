@@ -53,7 +53,7 @@ class DynamoUsage:
     async def summary(
         self, namespace_id: str, entity_id: str | None, resource: str | None, query: UsageQuery
     ) -> UsageSummary:
-        total = UsageTotal(query, each_token_once=entity_id is None)
+        total = UsageTotal(query, entity_id=entity_id, resource=resource)
         days = await self._all(Subject(namespace_id, entity_id, resource), query)
         while hours := await days.next():
             total.add(hours)

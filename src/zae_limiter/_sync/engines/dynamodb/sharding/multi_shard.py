@@ -106,9 +106,7 @@ class MultiShardWriter:
                 quota_holds: tuple[QuotaHold, ...] = ()
                 if change.in_force.quota_keys:
                     parts, quota_holds = _with_quotas(parts, shards, change, now_ms)
-                if self._transact(
-                    pending, parts, now_ms, change.admitted, through_children([change])
-                ):
+                if self._transact(pending, parts, now_ms, of_charge=change):
                     return Applied(
                         None,
                         is_whole=False,
@@ -159,7 +157,9 @@ class MultiShardWriter:
         """
         change = pending.change
         amounts = dict.fromkeys(change.amounts_milli, 0)
-        nothing = replace(change, amounts_milli=amounts, through_milli=None, admitted=0)
+        nothing = replace(
+            change, amounts_milli=amounts, through_milli=None, admitted=0, elsewhere=0
+        )
         for number in numbers:
             update = PendingChange(
                 pending.bucket_id, nothing, pending.clock, pending.deadline, is_counted=False
@@ -239,22 +239,23 @@ class MultiShardWriter:
         pending: PendingChange,
         parts: list[ShardMoves],
         now_ms: int,
-        admitted: int = 0,
-        through_milli: Mapping[str, int] = transactions.NOTHING,
+        *,
+        of_charge: BucketChange | None = None,
     ) -> bool:
         """Write to several shards at once; False on a conflict; raises if unknown.
 
-        A repayment between shards counts nothing: the charge has counted the acquire, and its
-        amounts that come through a child.
+        Those of a charge count the acquire, and its amounts that come through a child. A repayment
+        between shards counts nothing: the charge has counted them.
         """
-        write_id = new_write_id(now_ms)
+        write_id, change = new_write_id(now_ms), of_charge
         gathering = transactions.gather(
             parts,
             write_id,
-            admitted,
+            0 if change is None else change.admitted,
             now_ms=now_ms,
             usage_ms=self._usage_rows.kept_ms,
-            through_milli=through_milli,
+            through_milli=transactions.NOTHING if change is None else through_children([change]),
+            elsewhere=0 if change is None else change.elsewhere,
         )
         bucket_id = pending.bucket_id
         for number, origin_hour in gathering.store_first.items():

@@ -1,0 +1,49 @@
+"""What refused an acquire: one limit, a pause or a mode of one bucket."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from zae_limiter.models.status import LimitStatus
+
+# In place of a limit, if no limit refused the acquire. No limit has a name with a space.
+BY_DENY, BY_PAUSE = "mode deny", "a pause"
+
+
+class LimitedBy(NamedTuple):
+    """The entity and the resource of the bucket that refused an acquire, and its limit.
+
+    ``limit`` is ``"mode deny"`` if the bucket is denied, and ``"a pause"`` if it is paused.
+    """
+
+    entity_id: str
+    resource: str
+    limit: str
+
+    def __str__(self) -> str:
+        return f"{self.limit} of {self.entity_id} on {self.resource}"
+
+    def within(self, entity_id: str, resource: str) -> LimitedBy:
+        """Fill empty names in with those of the bucket that has stored this one."""
+        return LimitedBy(self.entity_id or entity_id, self.resource or resource, self.limit)
+
+
+def limited_by(statuses: Iterable[LimitStatus]) -> LimitedBy | None:
+    """Return what refused an acquire with these statuses: the violation with the longest wait."""
+    worst = longest_wait(statuses)
+    if worst is None:
+        return None
+    limit = worst.limit_name
+    if worst.mode == "deny":
+        limit = BY_DENY
+    elif worst.paused_seconds:
+        limit = BY_PAUSE
+    return LimitedBy(worst.entity_id, worst.resource, limit)
+
+
+def longest_wait(statuses: Iterable[LimitStatus]) -> LimitStatus | None:
+    """Return the violation with the longest wait; None if no limit is exceeded."""
+    exceeded = (status for status in statuses if status.exceeded)
+    return max(exceeded, key=lambda status: status.retry_after_seconds, default=None)
