@@ -243,6 +243,47 @@ class CancellationContract(Contract):
             await asyncio.gather(consuming, return_exceptions=True)
             assert await world.tokens() == CAPACITY - 100, turns
 
+    async def test_a_cancelled_operation_of_a_lease_lets_the_next_ones_go_on_in_order(
+        self, world: World
+    ) -> None:
+        await world.configure(LIMIT)
+        for turns in range(12):
+            async with world.acquire(rpm=10) as lease:
+                first = asyncio.create_task(lease.consume(rpm=5))
+                cancelled = asyncio.create_task(lease.settle(rpm=30, now=True))
+                last = asyncio.create_task(lease.consume(rpm=7))
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                cancelled.cancel()
+                await asyncio.gather(first, cancelled, last, return_exceptions=True)
+                cost = lease.consumed["rpm"]
+                assert cost in (22, 37), turns
+                assert await world.tokens() == CAPACITY - cost, turns
+            assert await world.tokens() == CAPACITY - cost, turns
+            await world.repo.reset_bucket(USER, API)
+
+    async def test_an_end_that_is_cancelled_while_it_waits_for_an_operation_is_written(
+        self, world: World
+    ) -> None:
+        await world.configure(LIMIT)
+        for turns in range(8):
+            acquire = world.acquire(rpm=10)
+            lease = await acquire.__aenter__()
+            await lease.adjust(rpm=3)
+            consuming = asyncio.create_task(lease.consume(rpm=5))
+            await asyncio.sleep(0)
+            ending = asyncio.create_task(acquire.__aexit__(None, None, None))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            ending.cancel()
+            await asyncio.sleep(0)
+            ending.cancel()
+            await asyncio.gather(consuming, ending, return_exceptions=True)
+            if turns == 0:
+                await acquire.__aexit__(None, None, None)  # the first task had not begun
+            assert await world.tokens() == CAPACITY - 18, turns
+            await world.repo.reset_bucket(USER, API)
+
     @pytest.mark.parametrize("change", CHANGES)
     async def test_a_cancelled_change_is_in_force_if_and_only_if_it_was_committed(
         self, world: World, change: Change

@@ -45,6 +45,7 @@ from zae_limiter_contract._async.several_resources import (
     SeveralCallersContract,
     SeveralResourcesContract,
 )
+from zae_limiter_contract._async.shared_leases import SharedLeaseContract
 from zae_limiter_contract._async.skew import SkewContract
 from zae_limiter_contract._async.slots import SlotContract
 from zae_limiter_contract._async.thresholds import ThresholdCallerContract, ThresholdContract
@@ -68,6 +69,7 @@ class CallerContract(
     OutageContract,
     ProcessContract,
     SeveralCallersContract,
+    SharedLeaseContract,
     SlotContract,
     ThresholdCallerContract,
 ):

@@ -47,6 +47,7 @@ from zae_limiter_contract._sync.several_resources import (
     SeveralCallersContract,
     SeveralResourcesContract,
 )
+from zae_limiter_contract._sync.shared_leases import SharedLeaseContract
 from zae_limiter_contract._sync.skew import SkewContract
 from zae_limiter_contract._sync.slots import SlotContract
 from zae_limiter_contract._sync.thresholds import ThresholdCallerContract, ThresholdContract
@@ -66,6 +67,7 @@ class CallerContract(
     OutageContract,
     ProcessContract,
     SeveralCallersContract,
+    SharedLeaseContract,
     SlotContract,
     ThresholdCallerContract,
 ):

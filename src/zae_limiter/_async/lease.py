@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 # Imported here, since a suspended generator may end its block when imports are no longer possible.
+from zae_limiter._async.operation_line import Place
 from zae_limiter.admission.account import LeaseAccount
 from zae_limiter.admission.request import ChargeOutcome, Grant, Settlement, with_released
 from zae_limiter.concurrency.receipt import Receipt
@@ -32,6 +34,9 @@ if TYPE_CHECKING:
 class Lease:
     """A lease is valid inside its ``async with`` block, and covers every limit of its resource.
 
+    Tasks may share a lease: operations are made one after the other, in the order of their calls,
+    and the end of the block waits for those that were called before.
+
     Charges are written when the block is entered; adjustments and settled amounts are written when
     it is left. If the block raises, all charges but the settled amounts are given back; with
     ``on_error="keep"`` nothing is given back.
@@ -50,6 +55,7 @@ class Lease:
         "_call",
         "_ended",
         "_grant",
+        "_line",
         "_lock",
         "_open",
         "_quotas",
@@ -75,6 +81,7 @@ class Lease:
         self._open = True
         self._ended: Receipt[None] | None = None
         self._lock = threading.Lock()
+        self._line: list[Place] = []  # of the operations that are under way
         self._slots: list[HeldSlots] | None = None
         self._quotas: list[HeldQuotas] | None = None
 
@@ -194,23 +201,30 @@ class Lease:
         If something of the lease was let through uncharged, such a cost is zero instead.
         """
         checked = self._check("adjust", amounts, named, signed=True)
-        with self._lock:
-            account = self._open_account("adjust", checked)
-            if account is not None:
-                units = account.units("adjust", checked)
-                self._account = account.adjusted(units, clips=self._uncharged)
+        async with Place(self._line):
+            with self._lock:
+                account = self._open_account("adjust", checked)
+                if account is not None:
+                    units = account.units("adjust", checked)
+                    self._account = account.adjusted(units, clips=self._uncharged)
 
     async def consume(
         self, amounts: Mapping[str, Amount] | None = None, /, **named: Amount
     ) -> None:
         """Take more tokens now; raise RateLimitExceeded as acquire does."""
         checked = self._check("consume", amounts, named)
+        async with Place(self._line):
+            await self._consume(checked)
+
+    async def _consume(self, checked: dict[str, Any]) -> None:
+        if not self._open:
+            raise LeaseExpiredError("consume")
         receipt: Receipt[ChargeOutcome] = Receipt()
         watch, began_s = self._watch, monotonic()
         try:
             grant = await self._call.charge(checked, receipt, is_acquire=False)
             with self._lock:
-                if not self._open:  # the block ended meanwhile, and has settled without this charge
+                if not self._open:  # a signal handler has ended the block, without this charge
                     raise LeaseExpiredError("consume")
                 self._account = self._booked().charged(grant, grant.tokens(checked))
             if grant.holds or grant.quota_holds:
@@ -238,6 +252,10 @@ class Lease:
     ) -> None:
         """Give tokens of this lease back now, the last ones taken first."""
         checked = self._check("release", amounts, named)
+        async with Place(self._line):
+            await self._release(checked)
+
+    async def _release(self, checked: dict[str, Any]) -> None:
         receipt: Receipt[None] = Receipt()
         booking: Booking | None = None
         try:
@@ -272,6 +290,10 @@ class Lease:
         written at the end of the block, unless it may have been written already.
         """
         checked = self._check("settle", amounts, named)
+        async with Place(self._line):
+            await self._settle(checked, now=now)
+
+    async def _settle(self, checked: dict[str, Any], *, now: bool) -> None:
         receipt: Receipt[None] = Receipt()
         booking: Booking | None = None
         try:
@@ -296,9 +318,35 @@ class Lease:
         If this is interrupted before the write is committed, it can be called again.
         """
         with self._lock:
-            self._open = False
-            if self._account is None and not failed and not (self._slots or self._quotas):
-                return
+            is_alone = not self._line
+            if is_alone:
+                self._close()
+                if not self._has_changes(failed):
+                    return
+        if is_alone:
+            await self._write_end(failed)
+        else:
+            from zae_limiter.concurrency.async_shield import ashield  # few blocks need it
+
+            # Under a shield, so that a cancelled caller waits as well, and its end is written.
+            await ashield(partial(self._end_in_line, Place(self._line), failed))
+
+    async def _end_in_line(self, place: Place, failed: bool) -> None:
+        async with place:
+            with self._lock:
+                self._close()
+            await self._write_end(failed)
+
+    def _close(self) -> None:
+        """Refuse further operations. Hold the lock."""
+        self._open = False
+
+    def _has_changes(self, failed: bool) -> bool:
+        """Tell whether the end of the block may change anything; most blocks only charge."""
+        return self._account is not None or failed or bool(self._slots or self._quotas)
+
+    async def _write_end(self, failed: bool) -> None:
+        with self._lock:
             ended = self._ended = self._ended or Receipt()
         if ended.has_outcome:
             return
@@ -307,12 +355,6 @@ class Lease:
             await self._call.settle_quietly(settlements, ended)
         if self._slots is not None:
             self._wake_slot_waiters()
-
-    def _close(self, ended: Receipt[None]) -> None:
-        """Close the lease of a further resource; ``ended`` is the receipt of the whole lease."""
-        with self._lock:
-            self._open = False
-            self._ended = ended
 
     async def _settlements_at_end(self, failed: bool) -> tuple[Settlement, ...]:
         """Return the debts and credits of the end of the block, with the slots to be given back."""

@@ -323,7 +323,10 @@ class SeveralLease(Lease):
                 own_watch = call.observer.watch(call.entity_id, call.resource)
             if call.repository is None:  # the outage began before it could be opened
                 call.repository = charge.first.repository
-            further.append(Lease(call, *_granted(charge, grants, at), own_watch))
+            part = Lease(call, *_granted(charge, grants, at), own_watch)
+            # The operations of all resources share a line, since one settlement ends all of them.
+            part._line, part._lock = self._line, self._lock  # noqa: SLF001 - a part of this lease
+            further.append(part)
         self._further = tuple(further)
 
     @property
@@ -360,13 +363,20 @@ class SeveralLease(Lease):
     def _leases(self) -> tuple[Lease, ...]:
         return (self, *self._further)
 
-    async def _end(self, failed: bool) -> None:
+    def _close(self) -> None:
+        for lease in self._leases():
+            lease._open = False  # noqa: SLF001 - a part of this lease
+
+    def _has_changes(self, failed: bool) -> bool:
+        further = [lease._has_changes(failed) for lease in self._further]  # noqa: SLF001 - parts
+        return super()._has_changes(failed) or True in further
+
+    async def _write_end(self, failed: bool) -> None:
         """Settle all resources together, so that an interrupt finds all of them written or none."""
         with self._lock:
-            self._open = False
             ended = self._ended = self._ended or Receipt()
         for lease in self._further:
-            lease._close(ended)  # noqa: SLF001 - a part of this lease
+            lease._ended = ended  # noqa: SLF001 - a part of this lease
         if ended.has_outcome:
             return
         settlements: list[Settlement] = []

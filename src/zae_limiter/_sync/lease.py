@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 # Imported here, since a suspended generator may end its block when imports are no longer possible.
+from zae_limiter._sync.operation_line import Place
 from zae_limiter.admission.account import LeaseAccount
 from zae_limiter.admission.request import ChargeOutcome, Grant, Settlement, with_released
 from zae_limiter.concurrency.receipt import Receipt
@@ -34,6 +36,9 @@ if TYPE_CHECKING:
 class SyncLease:
     """A lease is valid inside its ``with`` block, and covers every limit of its resource.
 
+    Tasks may share a lease: operations are made one after the other, in the order of their calls,
+    and the end of the block waits for those that were called before.
+
     Charges are written when the block is entered; adjustments and settled amounts are written when
     it is left. If the block raises, all charges but the settled amounts are given back; with
     ``on_error="keep"`` nothing is given back.
@@ -52,6 +57,7 @@ class SyncLease:
         "_call",
         "_ended",
         "_grant",
+        "_line",
         "_lock",
         "_open",
         "_quotas",
@@ -77,6 +83,7 @@ class SyncLease:
         self._open = True
         self._ended: Receipt[None] | None = None
         self._lock = threading.Lock()
+        self._line: list[Place] = []  # of the operations that are under way
         self._slots: list[HeldSlots] | None = None
         self._quotas: list[HeldQuotas] | None = None
 
@@ -196,21 +203,28 @@ class SyncLease:
         If something of the lease was let through uncharged, such a cost is zero instead.
         """
         checked = self._check("adjust", amounts, named, signed=True)
-        with self._lock:
-            account = self._open_account("adjust", checked)
-            if account is not None:
-                units = account.units("adjust", checked)
-                self._account = account.adjusted(units, clips=self._uncharged)
+        with Place(self._line):
+            with self._lock:
+                account = self._open_account("adjust", checked)
+                if account is not None:
+                    units = account.units("adjust", checked)
+                    self._account = account.adjusted(units, clips=self._uncharged)
 
     def consume(self, amounts: Mapping[str, Amount] | None = None, /, **named: Amount) -> None:
         """Take more tokens now; raise RateLimitExceeded as acquire does."""
         checked = self._check("consume", amounts, named)
+        with Place(self._line):
+            self._consume(checked)
+
+    def _consume(self, checked: dict[str, Any]) -> None:
+        if not self._open:
+            raise LeaseExpiredError("consume")
         receipt: Receipt[ChargeOutcome] = Receipt()
         watch, began_s = self._watch, monotonic()
         try:
             grant = self._call.charge(checked, receipt, is_acquire=False)
             with self._lock:
-                if not self._open:  # the block ended meanwhile, and has settled without this charge
+                if not self._open:  # a signal handler has ended the block, without this charge
                     raise LeaseExpiredError("consume")
                 self._account = self._booked().charged(grant, grant.tokens(checked))
             if grant.holds or grant.quota_holds:
@@ -236,6 +250,10 @@ class SyncLease:
     def release(self, amounts: Mapping[str, Amount] | None = None, /, **named: Amount) -> None:
         """Give tokens of this lease back now, the last ones taken first."""
         checked = self._check("release", amounts, named)
+        with Place(self._line):
+            self._release(checked)
+
+    def _release(self, checked: dict[str, Any]) -> None:
         receipt: Receipt[None] = Receipt()
         booking: Booking | None = None
         try:
@@ -270,6 +288,10 @@ class SyncLease:
         written at the end of the block, unless it may have been written already.
         """
         checked = self._check("settle", amounts, named)
+        with Place(self._line):
+            self._settle(checked, now=now)
+
+    def _settle(self, checked: dict[str, Any], *, now: bool) -> None:
         receipt: Receipt[None] = Receipt()
         booking: Booking | None = None
         try:
@@ -294,9 +316,35 @@ class SyncLease:
         If this is interrupted before the write is committed, it can be called again.
         """
         with self._lock:
-            self._open = False
-            if self._account is None and not failed and not (self._slots or self._quotas):
-                return
+            is_alone = not self._line
+            if is_alone:
+                self._close()
+                if not self._has_changes(failed):
+                    return
+        if is_alone:
+            self._write_end(failed)
+        else:
+            from zae_limiter.concurrency.shield import shield  # few blocks need it
+
+            # Under a shield, so that a cancelled caller waits as well, and its end is written.
+            shield(partial(self._end_in_line, Place(self._line), failed))
+
+    def _end_in_line(self, place: Place, failed: bool) -> None:
+        with place:
+            with self._lock:
+                self._close()
+            self._write_end(failed)
+
+    def _close(self) -> None:
+        """Refuse further operations. Hold the lock."""
+        self._open = False
+
+    def _has_changes(self, failed: bool) -> bool:
+        """Tell whether the end of the block may change anything; most blocks only charge."""
+        return self._account is not None or failed or bool(self._slots or self._quotas)
+
+    def _write_end(self, failed: bool) -> None:
+        with self._lock:
             ended = self._ended = self._ended or Receipt()
         if ended.has_outcome:
             return
@@ -305,12 +353,6 @@ class SyncLease:
             self._call.settle_quietly(settlements, ended)
         if self._slots is not None:
             self._wake_slot_waiters()
-
-    def _close(self, ended: Receipt[None]) -> None:
-        """Close the lease of a further resource; ``ended`` is the receipt of the whole lease."""
-        with self._lock:
-            self._open = False
-            self._ended = ended
 
     def _settlements_at_end(self, failed: bool) -> tuple[Settlement, ...]:
         """Return the debts and credits of the end of the block, with the slots to be given back."""

@@ -1,0 +1,67 @@
+"""The operations of one lease go on one after the other, in the order of their calls."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+
+from zae_limiter.concurrency.calls import acaller_id
+from zae_limiter.concurrency.waiter import AWaiter
+
+# A waiting operation looks again after this time, in case an interrupt came before it was woken.
+LOOK_S = 1.0
+
+
+class Place:
+    """The place of one operation in the line of its lease; inside of the block it is the first.
+
+    ``line`` is a list that the operations of a lease share. Only the methods of lists change it, so
+    that an interrupt finds a place in the line or not in it.
+    """
+
+    __slots__ = ("_line", "caller", "process", "waiter")
+
+    def __init__(self, line: list[Place]) -> None:
+        self._line = line
+        self.caller = acaller_id()
+        self.process = os.getpid()
+        self.waiter: AWaiter | None = None
+
+    async def __aenter__(self) -> None:
+        try:
+            self._line.append(self)
+            if self._line[0] is not self:
+                await self._wait()
+        except BaseException:
+            self._leave()
+            raise
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        try:
+            self._leave()
+        except BaseException:
+            self._leave()  # it may be called again
+            raise
+
+    async def _wait(self) -> None:
+        while self._has_to_wait():
+            waiter = self.waiter = AWaiter()
+            if self._has_to_wait():  # again, since who left meanwhile has not seen the waiter
+                with suppress(TimeoutError):
+                    await waiter.wait(LOOK_S)
+
+    def _has_to_wait(self) -> bool:
+        """Tell whether another operation is first.
+
+        An operation of the same caller is never waited for, since a signal handler has interrupted
+        it. Nor is one of the parent process after a fork: nobody ends it here.
+        """
+        first = self._line[0]
+        return first.caller != self.caller and first.process == self.process
+
+    def _leave(self) -> None:
+        if self in self._line:
+            self._line.remove(self)
+        for first in self._line[:1]:
+            if first.waiter is not None:
+                first.waiter.wake()
