@@ -146,6 +146,10 @@ dist: $(DEV) ## Build the sdist, and the wheel from it, in dist
 	rm -rf dist
 	$(BIN)/python -m hatchling build -t sdist -d dist
 	$(BIN)/python -m pip wheel -q --disable-pip-version-check --no-deps -w dist dist/*.tar.gz
+	@for wheel in dist/*.whl; do \
+		echo "Install it, with the extras you need:"; \
+		echo "  pip install \"$(CURDIR)/$$wheel[service]\""; \
+	done
 
 pictures: $(DEV) ## Draw the pictures of the site again, and take those of the operator's page
 	$(BIN)/python -m tools.pictures

@@ -30,6 +30,7 @@ from time import time_ns
 from typing import TYPE_CHECKING, Any
 
 from zae_limiter._version import __version__
+from zae_limiter.extras import needs
 from zae_limiter.hooks import (
     AcquireEvent,
     ExhaustedEvent,
@@ -45,9 +46,7 @@ from zae_limiter.models.limit import plain_amounts
 try:
     from opentelemetry import metrics, trace
 except ImportError as error:
-    raise ImportError(
-        "zae_limiter.telemetry needs OpenTelemetry: pip install 'zae-limiter[otel]'"
-    ) from error
+    raise ImportError(needs("zae_limiter.telemetry", "OpenTelemetry", "otel")) from error
 
 if TYPE_CHECKING:
     from decimal import Decimal

@@ -140,9 +140,10 @@ def import_server() -> ModuleType:
     try:
         from zae_limiter_dashboard import server
     except ImportError as error:
-        raise click.ClickException(
-            f"the page needs the package {error.name!r}: pip install 'zae-limiter[dashboard]'"
-        ) from error
+        from zae_limiter.extras import needs
+
+        text = needs("the page", f"the package {error.name!r}", "dashboard")
+        raise click.ClickException(text) from error
     return server
 
 

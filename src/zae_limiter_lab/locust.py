@@ -17,9 +17,11 @@ try:
     from locust import User, stats  # patches the process for gevent: before other imports
     from locust.exception import RescheduleTask
 except ModuleNotFoundError as missing:
-    raise ModuleNotFoundError(
-        "zae_limiter_lab.locust needs Locust: pip install 'zae-limiter[bench]'", name=missing.name
-    ) from None
+    # Imported here, since Locust patches the process before other imports.
+    from zae_limiter.extras import needs
+
+    text = needs("zae_limiter_lab.locust", "Locust", "bench")
+    raise ModuleNotFoundError(text, name=missing.name) from None
 
 from gevent.lock import BoundedSemaphore
 

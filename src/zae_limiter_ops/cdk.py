@@ -15,18 +15,22 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from aws_cdk import CfnElement, cloudformation_include
-from aws_cdk import aws_iam as iam
-from aws_cdk import aws_lambda as functions
-from aws_cdk import aws_s3_assets as assets
-from constructs import Construct
-
 from zae_limiter.exceptions import ValidationError
+from zae_limiter.extras import needs
 from zae_limiter.models.stack import StackOptions
 from zae_limiter.naming import check_stack_name
 from zae_limiter_ops.infra import access, names, parameters
 from zae_limiter_ops.infra.packages import FunctionPackage, aggregator_package, provisioner_package
 from zae_limiter_ops.infra.template import template
+
+try:
+    from aws_cdk import CfnElement, cloudformation_include
+    from aws_cdk import aws_iam as iam
+    from aws_cdk import aws_lambda as functions
+    from aws_cdk import aws_s3_assets as assets
+    from constructs import Construct
+except ImportError as error:
+    raise ImportError(needs("zae_limiter.cdk", "the AWS CDK", "cdk")) from error
 
 _STACK_NAME = "AWS::StackName"
 

@@ -159,9 +159,9 @@ def check_extras(*, has_grpc: bool, has_page: bool) -> None:
 
 
 def _missing(part: str, error: ImportError, extra: str) -> click.ClickException:
-    return click.ClickException(
-        f"{part} needs the package {error.name!r}: pip install 'zae-limiter[{extra}]'"
-    )
+    from zae_limiter.extras import needs
+
+    return click.ClickException(needs(part, f"the package {error.name!r}", extra))
 
 
 def run(settings: ServiceSettings) -> None:

@@ -215,6 +215,7 @@ EXTRAS = {
     "otel": {"opentelemetry-api"},
     "cdk": {"aws-cdk-lib", "constructs"},
     "local": set(),
+    "lambda": set(),
     "bench": {"gevent", "locust"},
     "dashboard": {"jinja2", "starlette", "uvicorn"},
     "service": {"httptools", "starlette", "uvicorn", "uvloop"},

@@ -255,9 +255,9 @@ def _check_locust() -> None:
     from importlib.util import find_spec
 
     if find_spec("locust") is None:
-        raise click.ClickException(
-            "load tests on this machine need Locust: pip install 'zae-limiter[bench]'"
-        )
+        from zae_limiter.extras import needs
+
+        raise click.ClickException(needs("a load test on this machine", "Locust", "bench"))
 
 
 def _run_locally(

@@ -15,6 +15,7 @@ from textwrap import wrap
 from typing import Any
 
 from zae_limiter.exceptions import ValidationError
+from zae_limiter.extras import needs
 from zae_limiter.models.usage import UsageSnapshot
 from zae_limiter_ops.reports.columns import Column, PlainTable, as_text, cells_of, titles_of
 from zae_limiter_ops.reports.usage_columns import (
@@ -152,7 +153,7 @@ def _panel(
     markers: list[str],
     ascii_only: bool,
 ) -> str:
-    plotext = importlib.import_module("plotext")
+    plotext = _imported("plotext", "plot")
     canvas = plotext.figure
     canvas.clear()
     canvas.theme("colorless")
@@ -215,7 +216,7 @@ def colours(parts: Sequence[UsagePart]) -> list[str]:
 
 def save_chart(chart: UsageChart, file: str, kind: str) -> None:
     """Write a file with a headline, a legend and a panel for each limit; ``png`` or ``svg``."""
-    figures = importlib.import_module("matplotlib.figure")
+    figures = _imported("matplotlib.figure", "report")
     size = (INCHES_WIDE, INCHES_PER_PANEL * len(chart.series) + HEAD_INCHES)
     figure = figures.Figure(figsize=size, layout="constrained")
     headline = "\n".join(wrap(chart.headline, HEADLINE_LENGTH))
@@ -230,6 +231,14 @@ def save_chart(chart: UsageChart, file: str, kind: str) -> None:
         # An id in a script that the font lacks is drawn as boxes; the chart is readable.
         warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
         figure.savefig(file, format=kind, dpi=DOTS_PER_INCH)
+
+
+def _imported(name: str, extra: str) -> Any:
+    """Import a module of a library for charts; the error of a missing one says how to get it."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise ImportError(needs("a chart", name.partition(".")[0], extra)) from error
 
 
 def _add_legend(figure: Any, handles: list[Any], parts: Sequence[UsagePart]) -> None:
