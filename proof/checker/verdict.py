@@ -148,7 +148,7 @@ def _too_short(history: History, wrong: list[Shortfall], clocks_ns: int) -> Iter
 
     A call is judged at the moment at which its write was planned.
     """
-    worst, allowed = 0, 0
+    worst, allowed, names = 0, 0, ""
     for each in wrong:
         terms = [history.terms[series][0] for series in each.rejection.amounts]
         rate = max(one.refill * UNIT // one.period_ns for one in terms)
