@@ -9,8 +9,9 @@ its amounts are whole numbers (tokens, or the smallest unit of a currency).
 ``limit``  a series is under these terms; ``since`` is None if from the start, otherwise the
            interval in which the change was made. A change is noted without an end first, and
            stays so if its process was killed
-``begin``  a process begins an operation: ``acquire`` or ``consume`` with ``takes``; ``exit`` or
-           ``release`` with ``changes`` (debts above 0, credits below 0) of the lease ``of``
+``begin``  a process begins an operation: ``acquire`` or ``consume`` with ``takes``; ``settle``,
+           ``release`` or ``exit`` with ``changes`` (debts above 0, credits below 0) of the lease
+           ``of``. A settlement leaves nothing held; the lease goes on until its ``exit``
 ``end``    its outcome: see ``OUTCOMES``; an operation without an end was never answered
 ``clock``  how far the clocks of a process are from the monotonic clock: of host and limiter
 ``shape``  a bucket was split or merged, which rounds; a full shard wastes its refill
@@ -71,7 +72,7 @@ class Terms:
 
 @dataclass(slots=True)
 class Operation:
-    """A decision (acquire, consume) or a change (exit, release) of a lease."""
+    """A decision (acquire, consume) or a change (settle, release, exit) of a lease."""
 
     name: str
     process: str
@@ -126,6 +127,14 @@ class History:
     @property
     def decisions(self) -> list[Operation]:
         return [each for each in self.operations if each.is_decision]
+
+    def changes(self, series: str) -> dict[tuple[str, int], list[Operation]]:
+        """Return the changes of a series by lease, in the order of their begins."""
+        found: dict[tuple[str, int], list[Operation]] = {}
+        for each in self.operations:
+            if not each.is_decision and series in each.amounts:
+                found.setdefault(each.lease, []).append(each)
+        return found
 
 
 def read_history(lines: Iterable[str]) -> History:

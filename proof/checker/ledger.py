@@ -3,11 +3,13 @@
 A rate keeps what a dead process has taken. A process that died, or that counted lost refunds, may
 have left something charged for callers that left, and for one side of rejected cascades. A quota
 gives a hold back that nobody renews, so what a dead process held costs nothing in the end, and an
-exit without an answer costs all or nothing.
+exit without an answer costs all or nothing. What a call has settled is used, and no hold any more,
+even if its process dies before the exit.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from proof.checker.history import (
@@ -64,20 +66,28 @@ def _may_be_charged(history: History, each: Operation) -> bool:
 
 
 def _quota_account(history: History, series: str) -> Account:
-    held: dict[tuple[str, int], int] = {}
-    exits: dict[tuple[str, int], Operation] = {}
-    for each in history.operations:
-        if series not in each.amounts:
-            continue
-        if each.is_decision and each.outcome == ADMITTED:
-            held[each.lease] = each.amounts[series]
-        elif not each.is_decision:
-            exits[each.lease] = each
+    held = {
+        each.lease: each.amounts[series]
+        for each in history.decisions
+        if each.outcome == ADMITTED and series in each.amounts
+    }
     total = Account()
-    for lease, exit_ in exits.items():
-        cost = held[lease] + exit_.amounts[series]
-        total = total.plus(cost if exit_.outcome == WRITTEN else 0, cost)
+    for lease, changes in history.changes(series).items():
+        cost = _cost(held[lease], [(each.amounts[series], each.outcome) for each in changes])
+        total = total.plus(cost.least, cost.most)
     return total
+
+
+def _cost(held: int, changes: Iterable[tuple[int, str]]) -> Account:
+    """Return the cost of a lease that held an amount: nothing before it is settled."""
+    found, cost = Account(), held
+    for change, outcome in changes:
+        cost += change
+        if outcome == WRITTEN:
+            found = Account(cost, cost)
+        else:
+            found = Account(min(found.least, cost), max(found.most, cost))
+    return found
 
 
 def _held(history: History, terms: Terms) -> int:
@@ -87,12 +97,21 @@ def _held(history: History, terms: Terms) -> int:
     """
     if not terms.is_quota:
         return 0
-    ended = {each.lease for each in history.operations if each.name == "exit"}
+    changed = history.changes(terms.series)
     return sum(
         each.amounts.get(terms.series, 0)
         for each in history.decisions
-        if each.outcome in (ADMITTED, UNKNOWN, CANCELLED) and each.lease not in ended
+        if each.outcome in (ADMITTED, UNKNOWN, CANCELLED) and each.lease not in changed
     )
+
+
+def given_too_much(history: History, series: str) -> int:
+    """Return the most that a lease gave back beyond what it had taken."""
+    taken: dict[tuple[str, int], int] = {}
+    for each in history.operations:
+        if each.outcome in (ADMITTED, WRITTEN) and series in each.amounts:
+            taken[each.lease] = taken.get(each.lease, 0) + each.amounts[series]
+    return max(0, -min(taken.values(), default=0))
 
 
 def balance(history: History, terms: Terms) -> Balance:

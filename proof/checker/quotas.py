@@ -1,8 +1,9 @@
 """The rule of quotas: in no calendar window is more admitted than the amount.
 
 An admission counts for a window if its interval lies within it, away from the edges by the largest
-error of a clock. What its lease gave back may admit others from the begin of its exit on. If a
-lease stayed open for so long that its hold may have expired, all of it may have come back.
+error of a clock. What its lease gave back may admit others from the begin of that change on. If a
+lease stayed open for so long that its hold may have expired before it was settled, all of it may
+have come back.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from proof.checker.history import ADMITTED, WRITTEN, History, Operation, Terms
 from proof.checker.rates import Amount, Excess
 from proof.checker.refill import UNIT
 
+Changes = dict[tuple[str, int], list[Operation]]  # by lease, in their order
+
 
 def quota_excess(history: History, terms: Terms, clock_error_ns: int) -> Excess:
     """Return the worst calendar window of a quota."""
@@ -23,14 +26,10 @@ def quota_excess(history: History, terms: Terms, clock_error_ns: int) -> Excess:
             number = _window(history, terms, each, clock_error_ns)
             if number is not None:
                 windows.setdefault(number, []).append(each)
-    exits = {
-        each.lease: each
-        for each in history.operations
-        if not each.is_decision and terms.series in each.amounts
-    }
+    changes = history.changes(terms.series)
     worst = Excess(terms.series, 0)
     for admitted in windows.values():
-        found = _fullest(terms, admitted, exits)
+        found = _fullest(terms, admitted, changes)
         if found.billionths > worst.billionths * terms.unit:
             worst = replace(found, billionths=found.billionths // terms.unit)
     return worst
@@ -56,12 +55,10 @@ def _window(history: History, terms: Terms, each: Operation, error_ns: int) -> i
     return first if first == last else None
 
 
-def _fullest(
-    terms: Terms, admitted: list[Operation], exits: dict[tuple[str, int], Operation]
-) -> Excess:
+def _fullest(terms: Terms, admitted: list[Operation], changes: Changes) -> Excess:
     """Return how much more than the amount was taken at the worst moment of one window."""
-    returned = sorted(_returns(terms, admitted, exits), key=lambda each: each.before)
-    debts = sorted(_debts(terms, admitted, exits), key=lambda each: each.after)
+    returned = sorted(_returns(terms, admitted, changes), key=lambda each: each.before)
+    debts = sorted(_debts(terms, admitted, changes), key=lambda each: each.after)
     taken, given, done, latest, worst = -terms.capacity * UNIT, 0, 0, 0, Excess(terms.series, 0)
     begin = min(each.before for each in admitted)
     for each in sorted(admitted, key=lambda each: each.after or 0):
@@ -79,27 +76,29 @@ def _fullest(
     return worst
 
 
-def _returns(
-    terms: Terms, admitted: Iterable[Operation], exits: dict[tuple[str, int], Operation]
-) -> Iterable[Amount]:
+def _returns(terms: Terms, admitted: Iterable[Operation], changes: Changes) -> Iterable[Amount]:
+    """Return what may have come back: credits, and holds that may have expired.
+
+    A hold ends with the first change that is written. One whose first change came too late, or may
+    not have been written, may have come back before that.
+    """
     for each in admitted:
-        held, exit_ = each.amounts[terms.series] * UNIT, exits.get(each.lease)
-        ended = exit_.after or 0 if exit_ is not None and exit_.outcome == WRITTEN else None
+        of_lease = changes.get(each.lease, [])
         if terms.hold_ttl_ns is not None:
             # A hold expires this long after its renewal, which comes every half of its time. The
             # exit of a process that was stopped may be carried out after that.
             expires = each.before + terms.hold_ttl_ns - terms.hold_ttl_ns // 2
-            if ended is None or ended > expires:
-                yield Amount(expires, expires, held)
+            first = next((one.after for one in of_lease if one.outcome == WRITTEN), None)
+            if first is None or first > expires:
+                yield Amount(expires, expires, each.amounts[terms.series] * UNIT)
                 continue
-        if exit_ is not None and ended is not None and exit_.amounts[terms.series] < 0:
-            yield Amount(exit_.before, ended, -exit_.amounts[terms.series] * UNIT)
+        for one in of_lease:
+            if one.outcome == WRITTEN and one.amounts[terms.series] < 0:
+                yield Amount(one.before, one.after or 0, -one.amounts[terms.series] * UNIT)
 
 
-def _debts(
-    terms: Terms, admitted: Iterable[Operation], exits: dict[tuple[str, int], Operation]
-) -> Iterable[Amount]:
+def _debts(terms: Terms, admitted: Iterable[Operation], changes: Changes) -> Iterable[Amount]:
     for each in admitted:
-        exit_ = exits.get(each.lease)
-        if exit_ is not None and exit_.outcome == WRITTEN and exit_.amounts[terms.series] > 0:
-            yield Amount(exit_.before, exit_.after or 0, exit_.amounts[terms.series] * UNIT)
+        for one in changes.get(each.lease, []):
+            if one.outcome == WRITTEN and one.amounts[terms.series] > 0:
+                yield Amount(one.before, one.after or 0, one.amounts[terms.series] * UNIT)

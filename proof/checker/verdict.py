@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from proof.checker.history import REJECTED, UNKNOWN, History, Terms
-from proof.checker.ledger import Balance, balance
+from proof.checker.ledger import Balance, balance, given_too_much
 from proof.checker.quotas import quota_excess, windows_seen
 from proof.checker.rates import Excess, Shortfall, excess, shortfalls
 from proof.checker.refill import UNIT
@@ -130,6 +130,9 @@ def _broken_promises(
                 f"{each.series}: {each.tokens:.3f} too many in "
                 f"{(each.end - each.begin) / 1e9:.3f} s (allowed: {allowed / UNIT:.3f})"
             )
+    for series, terms in history.terms.items():
+        if extra := given_too_much(history, series):
+            yield f"{series}: a lease gave back {extra / terms[0].unit:g} more than it had taken"
     for one in found.balances:
         if one.missing:
             yield f"{one.series}: {one.missing:g} are missing"

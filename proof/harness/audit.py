@@ -14,11 +14,13 @@ from proof.harness.diary import Diary, now_ns
 from proof.harness.limits import (
     BRIEF,
     BUDGET,
+    HELD,
     NANO,
     QUOTA,
     RESOURCE,
     SHARDED,
     TUNED,
+    TURNED,
     Bucket,
     buckets_of,
     terms_of,
@@ -54,13 +56,13 @@ async def read(plan: Plan, repo: Repository, diary: Diary) -> None:
     buckets, limiter = buckets_of(plan), RateLimiter(repo)
     if plan.subject == DYNAMODB:
         await _tell_splits(repo, buckets, diary)
-    for bucket in (BUDGET, QUOTA):
+    for bucket in HELD:
         await _sweep(limiter, bucket)
     for bucket in () if plan.has_expiring_buckets else buckets:  # then usage is off
         for name, amount in (await _usage(repo, bucket)).items():
             diary.tell("usage", series=bucket.series(name), amount=amount)
     for bucket in buckets:
-        if bucket in (TUNED, QUOTA) or bucket.parent is not None:
+        if bucket in (TUNED, QUOTA, TURNED) or bucket.parent is not None:
             continue  # their last terms or windows are open, or their parent's level bounds them
         for name, amount in (await _levels(limiter, bucket)).items():
             diary.tell("level", series=bucket.series(name), at=now_ns(), amount=amount)

@@ -50,6 +50,11 @@ TUNINGS = ((_rate("rpm", 10, 20),), (_rate("rpm", 20, 40),))
 SHARDED = Bucket("sharded", (_rate("rpm", 100, 50),), is_greedy=False)
 BUDGET = Bucket("budget", (Limit.budget("usd", BUDGET_USD, per="year", hold_ttl=HOLD_TTL_S),))
 QUOTA = Bucket("quota", (Limit.quota("calls", 200, per="minute", hold_ttl=HOLD_TTL_S),))
+# A quota of an hour that is changed to one of a day, and back: its use stays in both.
+TURNINGS = [Limit.quota("turns", 300, per=per, hold_ttl=HOLD_TTL_S) for per in ("hour", "day")]
+TURNED = Bucket("turned", (TURNINGS[0],))
+HELD = (BUDGET, QUOTA, TURNED)  # calls hold their amounts, and settle them once
+WINDOWS_S = {"calls": 60, "turns": 3600, "usd": 366 * 86_400 * 100}  # no run lives as long as usd
 
 
 BRIEF = [
@@ -59,7 +64,7 @@ BRIEF = [
 
 def buckets_of(plan: Plan) -> list[Bucket]:
     """Return the buckets that the workload of a plan uses."""
-    buckets = [*PLAIN, NARROW, WAITING, PARENT, *CHILDREN, TUNED, BUDGET, QUOTA]
+    buckets = [*PLAIN, NARROW, WAITING, PARENT, *CHILDREN, TUNED, *HELD]
     if plan.subject == DYNAMODB:
         buckets.append(SHARDED)
     if plan.has_expiring_buckets:
@@ -76,11 +81,10 @@ def _terms(bucket: Bucket, limit: Limit) -> dict[str, Any]:
     if limit.hold_ttl is None:
         return rate_terms(bucket, limit)
     is_budget = limit.currency is not None
-    window_s = 60 if limit.name == "calls" else 366 * 86_400 * 100  # a budget is never renewed here
     return {
         "series": bucket.series(limit.name),
         "capacity": limit.capacity,
-        "window_ns": window_s * SECOND_NS,
+        "window_ns": WINDOWS_S[limit.name] * SECOND_NS,
         "hold_ttl_ns": limit.hold_ttl * SECOND_NS,
     } | ({"capacity": BUDGET_USD * NANO, "unit": NANO} if is_budget else {})
 

@@ -15,6 +15,7 @@ from proof.harness.limits import (
     BRIEF,
     BUDGET,
     CHILDREN,
+    HELD,
     NANO,
     NARROW,
     PLAIN,
@@ -23,6 +24,8 @@ from proof.harness.limits import (
     SHARDED,
     TUNED,
     TUNINGS,
+    TURNED,
+    TURNINGS,
     WAIT_S,
     WAITING,
     Bucket,
@@ -36,6 +39,7 @@ from zae_limiter import (
     RateLimiterUnavailable,
     RateLimitExceeded,
     Repository,
+    ValidationError,
 )
 from zae_limiter.dynamodb.items.bucket import BucketId
 from zae_limiter.transport.calls import Deadline
@@ -43,8 +47,10 @@ from zae_limiter.transport.calls import Deadline
 PAUSE_S = 0.004
 CLOCKS_EVERY_S = 0.25
 TUNED_EVERY_S = 3.0  # longer than a change is in doubt
+TURNED_EVERY_S = 0.7
 SHAPED_EVERY_S = 0.25
 PURGED_EVERY_S = 1.5
+GOES_ON_S = 0.3  # of a call that has settled: long enough to be killed meanwhile
 BRIEF_S = 0.4  # the time for which one expiring bucket is used
 OTHER_NAMESPACE = "purged"
 # The store did not answer, or its file may only be read for now.
@@ -52,7 +58,10 @@ NO_DECISION = (RateLimiterUnavailable, PermissionDenied)
 # After a change all processes use the new limits when their caches have expired; with time to
 # spare for a call that has read the cache just before.
 KNOWN_WITHIN_NS = int((CONFIG_CACHE_S + 1) * NANO)
-ENDINGS = ("plain",) * 5 + ("more", "less", "settle", "release", "consume", "raise", "left")
+ENDINGS = (
+    *("plain",) * 5,
+    *("more", "less", "settle", "now", "release", "consume", "raise", "left", "too much"),
+)
 
 
 class BlockFailed(Exception):
@@ -80,6 +89,7 @@ class Workload:
             group.create_task(self._every(ends, CLOCKS_EVERY_S, self._read_clocks))
             if self._number == 0:
                 group.create_task(self._every(ends, TUNED_EVERY_S, self._tune))
+                group.create_task(self._every(ends, TURNED_EVERY_S, self._turn))
                 group.create_task(self._every(ends, PURGED_EVERY_S, self._purge))
             if self._plan.subject == DYNAMODB:
                 chance = Random(f"{seed}.shape")
@@ -112,6 +122,7 @@ class Workload:
 
     def _some_bucket(self, chance: Random) -> Bucket:
         kinds: list[Bucket] = [*PLAIN * 2, NARROW, WAITING, *CHILDREN, TUNED, BUDGET, BUDGET, QUOTA]
+        kinds += [TURNED, TURNED]
         if self._plan.subject == DYNAMODB:
             kinds += [SHARDED, SHARDED]
         if self._plan.has_expiring_buckets:  # one after the other, so that the others expire
@@ -123,9 +134,9 @@ class Workload:
             await asyncio.sleep(chance.random() * 0.02)
         ending = chance.choice(ENDINGS)
         bucket = lease.bucket
-        if bucket in (BUDGET, QUOTA) and ending in ("release", "consume"):
+        if bucket in HELD and ending in ("release", "consume", "now"):
             ending = "settle"  # a hold is settled once
-        if bucket is SHARDED and ending in ("more", "consume", "settle"):
+        if bucket is SHARDED and ending in ("more", "consume", "settle", "now"):
             ending = "less"  # debts of shards have a bound of their own
         await lease.end(ending, chance)
 
@@ -156,6 +167,12 @@ class Workload:
             pass  # if it still arrives, then before the next change
         finally:
             self._diary.tell("limit", **terms, since=[began, ends])
+
+    async def _turn(self) -> None:
+        """Change the calendar of a quota, or change it back: what was used stays used."""
+        turn = int(time.monotonic() / TURNED_EVERY_S) % 2
+        with suppress(*NO_DECISION):
+            await self._repo.set_limits(TURNED.entity, [TURNINGS[turn]], RESOURCE)
 
     async def _purge(self) -> None:
         """Use the same buckets in another namespace, and delete it with all that it holds.
@@ -209,6 +226,7 @@ class Lease:
         self._diary, self._repo, self._timeout = diary, repo, timeout
         self._taken = dict(amounts)
         self._number = 0
+        self._doubtful: int | None = None  # a settlement that may have been made
         self._acquire: Any = None
         self._lease: Any = None
 
@@ -247,9 +265,13 @@ class Lease:
             await self._release(chance)
         elif ending == "consume":
             await self._consume(chance)
+        elif ending == "too much":
+            changes = await self._give_too_much_back(chance)
+        elif ending == "now":
+            failure, changes = await self._settle_now(chance)
         elif ending != "plain":
             changes = await self._adjust(ending, chance)
-        if failure is not None:
+        if ending in ("raise", "left"):
             changes = {name: -amount for name, amount in self._taken.items()}
         await self._exit(failure, changes)
 
@@ -264,6 +286,15 @@ class Lease:
             await self._lease.settle(_written(self.bucket, costs))
         else:
             await self._lease.adjust(_written(self.bucket, changes))
+        return changes
+
+    async def _give_too_much_back(self, chance: Random) -> dict[str, int]:
+        """Give more back than was taken, which has to be refused."""
+        changes = {name: -amount - chance.randint(1, 5) for name, amount in self._taken.items()}
+        try:
+            await self._lease.adjust(_written(self.bucket, changes))
+        except ValidationError:
+            return {}
         return changes
 
     async def _release(self, chance: Random) -> None:
@@ -293,6 +324,28 @@ class Lease:
             for name, amount in amounts.items():
                 self._taken[name] += amount
 
+    async def _settle_now(self, chance: Random) -> tuple[BaseException | None, dict[str, int]]:
+        """Settle at once, go on for a while, and fail, settle again or do neither.
+
+        What is settled at once is used: it does not come back if the process dies meanwhile.
+        """
+        costs = {name: chance.randint(0, amount + 3) for name, amount in self._taken.items()}
+        changes = {name: cost - self._taken[name] for name, cost in costs.items()}
+        number = self._diary.begin("settle", self._by_series(changes), self._number)
+        try:
+            await self._lease.settle(_written(self.bucket, costs), now=True)
+        except NO_DECISION:
+            self._doubtful = number  # the end of the block may write it
+        else:
+            self._diary.end(number, "written")
+        self._taken = costs
+        await asyncio.sleep(chance.random() * (GOES_ON_S if self.bucket in HELD else 0.01))
+        if self._doubtful is not None or chance.random() < 0.4:
+            return None, {}
+        if chance.random() < 0.5:
+            return BlockFailed(), {}
+        return None, await self._adjust("settle", chance)
+
     async def _exit(self, failure: BaseException | None, changes: dict[str, int]) -> None:
         number = self._diary.begin("exit", self._by_series(changes or self._zero()), self._number)
         lost = self._repo.lost_settlements
@@ -300,6 +353,8 @@ class Lease:
         await self._acquire.__aexit__(kind, failure, None)
         is_lost = lost != self._repo.lost_settlements
         self._diary.end(number, "unknown" if is_lost else "written")
+        if self._doubtful is not None:
+            self._diary.end(self._doubtful, "unknown")
 
     def _zero(self) -> dict[str, int]:
         return dict.fromkeys(self._taken, 0)
@@ -320,6 +375,8 @@ def _some_amounts(bucket: Bucket, chance: Random) -> dict[str, int]:
         return {"usd": chance.randrange(1, NANO)}
     if bucket is QUOTA:
         return {"calls": chance.randint(1, 3)}
+    if bucket is TURNED:
+        return {"turns": chance.randint(1, 3)}
     if bucket is SHARDED:
         return {"rpm": chance.choice((1, 2, 5, 30))}
     amounts = {"rpm": chance.randint(1, min(5, bucket.limits[0].capacity))}

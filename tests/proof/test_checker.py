@@ -351,22 +351,69 @@ def test_a_change_of_a_killed_process_is_over_when_the_next_one_is():
 
 
 def test_a_hold_of_a_dead_process_costs_nothing_in_the_end():
-    lines = _lines(
-        {
-            "kind": "limit",
-            "series": "held/usd",
-            "capacity": 100,
-            "window_ns": 3600 * SECOND,
-            "hold_ttl_ns": 2 * SECOND,
-        },
-        *(
-            {**record, "amounts": {"held/usd": 30}} if record["kind"] == "begin" else record
-            for record in _call(1, 0, 1, "admitted")
-        ),
-        *_call(2, 0, 1, "rejected", amount=99),
-        {"kind": "level", "series": "held/usd", "at": 9 * SECOND, "amount": 100},
+    lines = _lines_of_a_quota(
+        _call(1, 0, 1, "admitted", amount=30), _call(2, 0, 1, "rejected", amount=99), level=100
     )
     assert check(read_history(lines)).broken == []
+
+
+@pytest.mark.parametrize(
+    ("outcome", "level", "is_right"),
+    [
+        ("written", 80, True),
+        ("written", 100, False),
+        ("written", 70, False),
+        (None, 100, True),
+        (None, 80, True),
+        (None, 70, False),
+    ],
+)
+def test_what_a_dead_process_has_settled_is_used(outcome, level, is_right):
+    lines = _lines_of_a_quota(
+        _call(1, 0, 1, "admitted", amount=30),
+        _call(2, 5, 6, outcome, op="settle", amount=-10, of=1),
+        _call(3, 0, 1, "rejected", amount=99),
+        level=level,
+    )
+    assert (check(read_history(lines)).broken == []) is is_right
+
+
+def test_a_settlement_that_another_one_follows_counts_once():
+    lines = _lines_of_a_quota(
+        _call(1, 0, 1, "admitted", amount=30),
+        _call(2, 5, 6, "written", op="settle", amount=-10, of=1),
+        _call(3, 7, 8, "written", op="exit", amount=5, of=1),
+        _call(4, 0, 1, "rejected", amount=99),
+        level=75,
+    )
+    assert check(read_history(lines)).broken == []
+
+
+def _lines_of_a_quota(*calls, level):
+    held = {"kind": "limit", "series": "held/usd", "capacity": 100}
+    return _lines(
+        {**held, "window_ns": 3600 * SECOND, "hold_ttl_ns": 2 * SECOND},
+        *(
+            {**record, "amounts": {"held/usd": record["amounts"][SERIES]}}
+            if record["kind"] == "begin"
+            else record
+            for call in calls
+            for record in call
+        ),
+        {"kind": "level", "series": "held/usd", "at": 9 * SECOND, "amount": level},
+    )
+
+
+def test_a_lease_that_gives_more_back_than_it_took_is_found():
+    lines = _lines(
+        *_call(1, 0, 1, "admitted", amount=5),
+        *_call(2, 2, 3, "written", op="settle", amount=2, of=1),
+        *_call(3, 4, 5, "written", op="exit", amount=-8, of=1),
+        *_call(4, 6, 7, "rejected", amount=99),
+    )
+    assert check(read_history(lines)).broken == [
+        f"{SERIES}: a lease gave back 1 more than it had taken"
+    ]
 
 
 def test_a_hold_that_has_expired_is_free_before_its_stopped_process_ends_the_call():
