@@ -37,13 +37,11 @@ class ChartHour:
     shadowed: int = 0
 
     def add(self, usage: UsageSnapshot) -> None:
-        """Count the usage of one bucket; calls that reach a parent through a child count once."""
-        self.rejected += usage.rejected - usage.rejected_through_children
+        """Count the calls of one bucket. A call over several buckets is a call of one of them."""
+        self.admitted += usage.calls
+        self.rejected += usage.rejected_calls
         self.waited += usage.waited
         self.shadowed += usage.shadowed
-        is_only_a_parent = bool(usage.through_children) and not any(usage.own.values())
-        if not is_only_a_parent:
-            self.admitted += usage.total_events
 
 
 def counts_by_hour(usages: Iterable[UsageSnapshot]) -> dict[int, ChartHour]:

@@ -317,7 +317,11 @@ class ConfigRoutes:
         found, next_key = await repository.get_usage_snapshots(
             **_selection(query), limit=query["limit"] or DEFAULT_PAGE, next_key=query["next_key"]
         )
-        data = {"snapshots": [asdict(each) for each in found], "next_key": next_key}
+        snapshots = [
+            {**asdict(each), "calls": each.calls, "rejected_calls": each.rejected_calls}
+            for each in found
+        ]
+        data = {"snapshots": snapshots, "next_key": next_key}
         return json_answer(200, data)
 
     async def summary(self, request: ServiceRequest) -> Answer:

@@ -211,6 +211,7 @@ class RefusalContract(Contract):
         repo = await office.open()
         summary = await repo.get_usage_summary()
         assert (summary.calls, summary.rejected, summary.rejected_calls) == (5, 2, 2)
+        assert summary.limited_by == BY_BUDGET
         own = await repo.get_usage_summary(KEY)
         assert (own.calls, own.rejected, own.rejected_calls) == (4, 2, 2)
         of_team = await repo.get_usage_summary(TEAM)

@@ -48,7 +48,7 @@ def bucket_states(
     tally = image.tally if image.window_hour == now_ms // HOUR_MS else NO_TALLY
     refusal: dict[str, Any] = {}
     if tally.refusals is not None:
-        limited_by = tally.refusals.latest.within(entity_id, resource)
+        limited_by = tally.refusals.with_names(entity_id, resource).latest
         refusal = {"limited_by": limited_by, "limited_at_ms": tally.refusals.at_s * 1000}
     states = []
     for key, state in sorted(image.limits.items(), key=lambda stored: is_alias(stored[0])):

@@ -41,6 +41,13 @@ class Refusals(NamedTuple):
             votes = most.votes + least.votes
         return Refusals(last.latest, last.at_s, most.frequent, votes)
 
+    def with_names(self, entity_id: str, resource: str) -> Refusals:
+        """Fill empty names in with those of the bucket that has stored this."""
+        bucket = entity_id, resource
+        return self._replace(
+            latest=self.latest.within(*bucket), frequent=self.frequent.within(*bucket)
+        )
+
     def stored(self) -> list[Any]:
         """Return plain values; ``frequent`` is left out if it is ``latest``."""
         values = [self.at_s, self.votes, _short(self.latest)]
@@ -96,6 +103,11 @@ class Tally(NamedTuple):
         """Tell whether no acquire was counted."""
         return not (self.rejected or self.waited or self.shadowed or self.elsewhere)
 
+    @property
+    def rejected_elsewhere(self) -> int:
+        """The rejected acquires that are calls of another bucket."""
+        return self.through_children + self.as_further
+
     def plus(self, other: Tally) -> Tally:
         """Return the sum of the counts, with the larger amount of each limit."""
         return Tally(
@@ -108,6 +120,12 @@ class Tally(NamedTuple):
             self.elsewhere + other.elsewhere,
             both_refusals(self.refusals, other.refusals),
         )
+
+    def with_names(self, entity_id: str, resource: str) -> Tally:
+        """Return the tally with what refused by full names, to be added to other buckets'."""
+        if self.refusals is None:
+            return self
+        return self._replace(refusals=self.refusals.with_names(entity_id, resource))
 
     def stored(self) -> tuple[Any, ...]:
         """Return plain values; those that are 0 or None at the end are left out."""

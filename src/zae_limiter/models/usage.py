@@ -41,15 +41,15 @@ class UsageSnapshot:
     ``through_children`` is the part of ``counters`` that cascaded from children; the children's own
     snapshots count it as well.
 
-    ``total_events`` counts every acquire that the bucket admitted. Of them ``events_elsewhere`` are
-    calls of another bucket: of a child, or of the first resource of an acquire over several. So a
-    sum of ``calls`` counts each call once.
+    ``total_events`` counts every acquire that the bucket admitted. ``events_elsewhere`` of them are
+    calls of another bucket: of a child, or of an acquire that named another resource first.
+    ``calls`` leaves them out, so that a sum over buckets counts each call once.
 
     ``rejected`` counts acquires that ended in a rejection. ``rejected_through_children`` of them
-    were acquires of children, and ``rejected_as_further`` of them named the resource as a further
-    one; the snapshots of the children and of the first resource count them as well, and
-    ``rejected_calls`` leaves them out. ``waited`` counts acquires that waited, whether they were
-    granted or rejected. ``rejected_amounts`` is the largest rejected amount of each limit.
+    were acquires of children, and ``rejected_as_further`` of them named another resource first; the
+    snapshots of the children and of the first resource count them as well, and ``rejected_calls``
+    leaves them out. ``waited`` counts acquires that waited, whether they
+    were granted or rejected. ``rejected_amounts`` is the largest rejected amount of each limit.
     ``shadowed`` counts acquires that would have been rejected and that shadow mode let through, at
     the entity that asked. ``limited_by`` is what rejected most of them, and ``last_limited_by``
     what rejected the last one, at ``last_rejected_at``; None without a rejection. All these are
@@ -78,12 +78,12 @@ class UsageSnapshot:
 
     @property
     def calls(self) -> int:
-        """The admitted calls that named this resource first and were made for this entity."""
+        """The admitted acquires of this entity that named this resource first."""
         return self.total_events - self.events_elsewhere
 
     @property
     def rejected_calls(self) -> int:
-        """The rejected calls that named this resource first and were made for this entity."""
+        """The rejected acquires of this entity that named this resource first."""
         return self.rejected - self.rejected_through_children - self.rejected_as_further
 
     @property
@@ -104,8 +104,9 @@ class UsageSummary:
     each at the entity and at the resource that it named first. ``rejected`` counts acquires that
     ended in a rejection, each of them once, and ``rejected_calls`` those of them that are calls as
     ``calls`` counts them; over a whole namespace both are the same. ``waited`` counts acquires that
-    waited, and ``shadowed`` those that shadow mode let through instead of rejecting them. The
-    counts of other acquires than admitted ones are approximate. Amounts of budgets are Decimal, in
+    waited, and ``shadowed`` those that shadow mode let through instead of rejecting them.
+    ``limited_by`` is what rejected most of them; None without a rejection. The counts of other
+    acquires than admitted ones are approximate. Amounts of budgets are Decimal, in
     the currency units that ``currencies`` names.
     """
 
@@ -122,6 +123,7 @@ class UsageSummary:
     shadowed: int = 0
     calls: int = 0
     rejected_calls: int = 0
+    limited_by: LimitedBy | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,9 +134,10 @@ class EntityUsage:
     ``calls`` are the admitted acquires of the entity itself, each counted once at the resource that
     it named first, and ``rejected_calls`` the rejected ones. ``total_events`` and ``rejected`` are
     sums over buckets: an acquire counts in each bucket that was charged or has rejected it, those
-    of the parent included. ``waited`` and ``shadowed`` (let through by shadow mode instead of
-    rejected) count acquires. Counts of other acquires than admitted ones are approximate. Amounts
-    of budgets are Decimal, in the currency units that ``currencies`` names.
+    of the parent included; ``events_elsewhere`` and ``rejected_elsewhere`` are the differences.
+    ``waited`` and ``shadowed`` (let through by shadow mode instead of rejected) count acquires.
+    Counts of other acquires than admitted ones are approximate. Amounts of budgets are Decimal, in
+    the currency units that ``currencies`` names.
     """
 
     entity_id: str
@@ -145,8 +148,18 @@ class EntityUsage:
     waited: int = 0
     currencies: dict[str, str] = field(default_factory=dict)
     shadowed: int = 0
-    calls: int = 0
-    rejected_calls: int = 0
+    events_elsewhere: int = 0
+    rejected_elsewhere: int = 0
+
+    @property
+    def calls(self) -> int:
+        """The admitted acquires of the entity itself."""
+        return self.total_events - self.events_elsewhere
+
+    @property
+    def rejected_calls(self) -> int:
+        """The rejected acquires of the entity itself."""
+        return self.rejected - self.rejected_elsewhere
 
 
 @dataclass(frozen=True, slots=True)

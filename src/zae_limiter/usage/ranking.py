@@ -131,8 +131,8 @@ def _entity_usage(entity_id: str, usage: WindowUsage) -> EntityUsage:
         usage.tally.waited,
         dict(names.currencies),
         usage.tally.shadowed,
-        usage.events - usage.tally.elsewhere,
-        usage.tally.rejected - usage.tally.through_children - usage.tally.as_further,
+        usage.tally.elsewhere,
+        usage.tally.rejected_elsewhere,
     )
 
 

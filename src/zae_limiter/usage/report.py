@@ -140,10 +140,10 @@ def _refusals(key: WindowKey, refusals: Refusals | None) -> dict[str, Any]:
     """Return what rejected the acquires of a window, with full names."""
     if refusals is None:
         return {}
-    bucket = key.entity_id, key.resource
+    refusals = refusals.with_names(key.entity_id, key.resource)
     return {
-        "limited_by": refusals.frequent.within(*bucket),
-        "last_limited_by": refusals.latest.within(*bucket),
+        "limited_by": refusals.frequent,
+        "last_limited_by": refusals.latest,
         "last_rejected_at": iso_from_ms(refusals.at_s * 1000),
     }
 
@@ -308,7 +308,7 @@ class UsageTotal:
             self._snapshots += 1
         self._starts = [min([*self._starts, start]), max([*self._starts, start])]
         self._events += usage.events
-        self._tally = self._tally.plus(usage.tally)
+        self._tally = self._tally.plus(usage.tally.with_names(*bucket))
         self._through_children = added(self._through_children, usage.through_children)
         self._total = added(self._total, usage.counters)
 
@@ -338,7 +338,8 @@ class UsageTotal:
             currencies=dict(names.currencies),
             shadowed=tally.shadowed,
             calls=self._events - tally.elsewhere,
-            rejected_calls=tally.rejected - tally.through_children - tally.as_further,
+            rejected_calls=tally.rejected - tally.rejected_elsewhere,
+            limited_by=None if tally.refusals is None else tally.refusals.frequent,
         )
 
 

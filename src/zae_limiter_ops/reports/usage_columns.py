@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any, NamedTuple, TypeAlias
 
+from zae_limiter.models.refusal import LimitedBy
 from zae_limiter.models.usage import EntityUsage, UsageSnapshot, UsageSummary, money_label
 from zae_limiter_ops.reports.columns import Column, as_text, plain_values
 from zae_limiter_ops.reports.usage_series import CountedLimit
@@ -34,6 +35,7 @@ def window_columns(
             title="resource", key="resource", csv="resource", value=lambda window: window.resource
         ),
         *count_columns(windows),
+        *REFUSAL_COLUMNS,
         Column(
             key="rejected_through_children", value=lambda window: window.rejected_through_children
         ),
@@ -56,7 +58,8 @@ def count_columns(usages: Sequence[Usage]) -> list[Column[Usage]]:
         Column(key="counters", value=lambda usage: plain_values(usage.counters)),
         Column(key="currencies", value=lambda usage: usage.currencies),
         *limit_columns(usages),
-        Column(title="calls>", key="total_events", value=lambda usage: usage.total_events),
+        Column(title="calls>", key="calls", csv="calls", value=lambda usage: usage.calls),
+        Column(key="total_events", value=lambda usage: usage.total_events),
         *call_columns(usages),
         Column(key="through_children", value=lambda usage: plain_values(usage.through_children)),
         *through_children_columns(usages),
@@ -64,7 +67,13 @@ def count_columns(usages: Sequence[Usage]) -> list[Column[Usage]]:
 
 
 CALL_COLUMNS: tuple[Column[Usage], ...] = (
-    Column(title="rejected>", key="rejected", csv="rejected", value=lambda usage: usage.rejected),
+    Column(
+        title="rejected>",
+        key="rejected_calls",
+        csv="rejected_calls",
+        value=lambda usage: usage.rejected_calls,
+    ),
+    Column(key="rejected", csv="rejected", value=lambda usage: usage.rejected),
     Column(title="waited>", key="waited", csv="waited", value=lambda usage: usage.waited),
 )
 SHADOWED_IN_DATA: Column[Usage] = Column(
@@ -82,6 +91,19 @@ def call_columns(usages: Sequence[Usage]) -> list[Column[Usage]]:
     if any(usage.shadowed for usage in usages):
         columns.append(SHADOWED_IN_TABLE)
     return columns
+
+
+REFUSAL_COLUMNS: tuple[Column[UsageSnapshot], ...] = (
+    Column(csv="limited_by", value=lambda window: window.limited_by),
+    Column(key="limited_by", value=lambda window: list_or_none(window.limited_by)),
+    Column(key="last_limited_by", value=lambda window: list_or_none(window.last_limited_by)),
+    Column(key="last_rejected_at", value=lambda window: window.last_rejected_at),
+)
+
+
+def list_or_none(limited_by: LimitedBy | None) -> list[str] | None:
+    """Return the three names for JSON."""
+    return None if limited_by is None else list(limited_by)
 
 
 def limit_columns(usages: Sequence[Usage]) -> list[Column[Usage]]:

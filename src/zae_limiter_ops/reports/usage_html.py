@@ -109,6 +109,7 @@ def _totals(summary: UsageSummary, unit: str) -> str:
     totals = sorted(limit_totals(summary), key=lambda total: total.limit_name)
     were = "was" if summary.rejected == 1 else "were"
     rejected = (
+        f"<p>{_count(summary.calls, 'call')} admitted.</p>"
         f"<p>{_count(summary.rejected, 'call')} {were} rejected, {summary.waited:,} waited"
         f"{f', {summary.shadowed:,} were shadowed' if summary.shadowed else ''}.</p>"
     )

@@ -165,12 +165,13 @@ def usage_chart(
     if not selected:
         return None
     several = len({snapshot.entity_id for snapshot in selected}) > 1
+    several_buckets = len({(each.entity_id, each.resource) for each in selected}) > 1
     amounts: Amounts = {}
     for snapshot in selected:
         start = datetime.fromisoformat(snapshot.window_start).astimezone(UTC)
         used = snapshot.own if several else snapshot.counters
         counted: list[tuple[CountedLimit, Amount]] = [
-            (REJECTED, snapshot.rejected),
+            (REJECTED, snapshot.rejected_calls if several_buckets else snapshot.rejected),
             (SHADOWED, snapshot.shadowed),
         ]
         for name, amount in used.items():

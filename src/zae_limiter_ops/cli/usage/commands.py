@@ -76,9 +76,10 @@ def list_usage(
 
     The list shows the net tokens of each limit, adjustments and refunds included, the admitted
     calls, and the calls that were rejected, waited or were shadowed (approximate). It covers an
-    entity, a resource, both, or the whole namespace. Tokens that a parent used through its
-    children are in the row of the parent and in the rows of the children; charts count them once,
-    and show the largest entities by name. With --all-namespaces the namespaces follow one another.
+    entity, a resource, both, or the whole namespace. A call counts once, at the entity that made it
+    and the resource that it names first. Tokens that a parent used through its children are in the
+    row of the parent and in the rows of the children; charts count them once, and show the largest
+    entities by name. With --all-namespaces the namespaces follow one another.
 
     \b
     Examples:
@@ -90,9 +91,11 @@ def list_usage(
       zae-limiter usage list --all-namespaces --window monthly
 
     JSON: snapshots (each: namespace, entity_id, resource, window_start, window_end, window_type,
-    counters (money as text), currencies (of budgets), total_events, through_children (the part of
-    counters that children count, too),
-    rejected (calls that ended in a rejection), waited (calls that waited, however they ended),
+    counters (money as text), currencies (of budgets), calls, total_events (every acquire that the
+    bucket admitted), through_children (the part of counters that children count, too),
+    rejected_calls, rejected (every acquire that counts as rejected in the bucket), waited (calls
+    that waited, however they ended), limited_by (what rejected most: entity, resource and limit;
+    null: nothing), last_limited_by (what rejected the last one), last_rejected_at,
     rejected_through_children (the part of rejected that children count, too), rejected_amounts
     (the largest rejected amount of each limit), shadowed (calls that shadow mode let through
     instead of rejecting them)), next_key (null at the end).
@@ -142,8 +145,10 @@ def summary(store: StoreLocation, options: UsageOptions, all_namespaces: bool) -
       zae-limiter usage summary --all-namespaces
 
     JSON: namespace, snapshot_count, window_count (hours, days or months with usage), total,
-    average, through_children (these by limit, money as text), currencies (of budgets), rejected,
-    waited, shadowed, min_window_start, max_window_start.
+    average, through_children (these by limit, money as text), currencies (of budgets), calls,
+    rejected, rejected_calls (without those of children and of other first resources), waited,
+    shadowed, limited_by (what rejected most of them: entity, resource and limit; null: nothing),
+    min_window_start, max_window_start.
     """
     from zae_limiter_ops.cli.usage.reads import UsageReader
 
@@ -232,8 +237,8 @@ def top(
       zae-limiter usage top --by tpm --all-namespaces
 
     JSON: by (null: calls), start_time, end_time, consumers, parents (each: namespace, entity_id,
-    counters (money as text), currencies (of budgets), through_children, total_events, rejected,
-    waited, shadowed).
+    counters (money as text), currencies (of budgets), through_children, calls (the entity's own),
+    total_events (over its buckets), rejected_calls, rejected, waited, shadowed).
     """
     if file is not None and output != "html":
         raise click.UsageError("--file goes with --output html")

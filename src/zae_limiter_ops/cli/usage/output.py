@@ -94,6 +94,8 @@ def _print_notes(options: UsageOptions, summaries: Summaries, namespaces: Namesp
         print_line(f"together: {', '.join(totals) or 'no tokens'}")
     else:
         print_line(_span(options, summaries[0].item))
+    if sums.calls:
+        print_line(f"{count_of(sums.calls, 'call')} admitted")
     if sums.rejected:
         print_line(f"{count_of(sums.rejected, 'call')} rejected (approximate)")
     if sums.waited:

@@ -199,7 +199,9 @@ class Sums(NamedTuple):
     snapshot_count: int
     total: dict[str, Any]
     through_children: dict[str, Any]
+    calls: int
     rejected: int
+    rejected_calls: int
     waited: int
     shadowed: int
     currencies: dict[str, str]
@@ -222,7 +224,9 @@ def added_up(summaries: Summaries) -> Sums:
         total=dict(total),
         through_children=dict(through),
         currencies=currencies,
+        calls=sum(summary.calls for _, summary in summaries),
         rejected=sum(summary.rejected for _, summary in summaries),
+        rejected_calls=sum(summary.rejected_calls for _, summary in summaries),
         waited=sum(summary.waited for _, summary in summaries),
         shadowed=sum(summary.shadowed for _, summary in summaries),
     )
@@ -265,7 +269,9 @@ def summed(summaries: Summaries, windows: Windows) -> UsageSummary:
         max_window_start=max(window.window_start for _, window in windows) if windows else None,
         through_children=sums.through_children,
         window_count=len(used),
+        calls=sums.calls,
         rejected=sums.rejected,
+        rejected_calls=sums.rejected_calls,
         waited=sums.waited,
         shadowed=sums.shadowed,
         currencies=sums.currencies,
