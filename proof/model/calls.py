@@ -25,7 +25,7 @@ class Call(NamedTuple):
 
     @property
     def name(self) -> HoldName:
-        return self.window, self.expires_s
+        return HoldName(self.window, self.expires_s)
 
     @property
     def is_held(self) -> bool:

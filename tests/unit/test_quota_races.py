@@ -20,7 +20,7 @@ from zae_limiter.admission.quotas import (
     reset_quota,
     top_up_quota,
 )
-from zae_limiter.admission.windows import level_in, window_of
+from zae_limiter.admission.windows import HoldName, level_in, window_of
 
 NOON = datetime(2026, 3, 10, 12, tzinfo=UTC)
 T = int(NOON.timestamp() * 1000)
@@ -33,7 +33,7 @@ SESSION = Rate.of(Limit.quota("tokens", 1000, after_first_use="5h"))
 
 def is_accepted(planned, state):
     """Tell whether a store makes a planned write: its bounds hold, and its holds are as seen."""
-    move, holds = planned
+    move, holds, _ = planned
     is_low_enough = move.high is None or state.balance_milli <= move.high
     is_high_enough = move.low is None or state.balance_milli >= move.low
     stored = state.quota.holds
@@ -133,11 +133,11 @@ def test_expired_holds_are_returned_once(full):
 
 def test_a_hold_of_another_window_is_forgotten_and_not_returned(full):
     number = window_of(full.balance_milli)
-    other = {(number - 1, T // 1000 + 600): 50_000}
+    other = {HoldName(number - 1, T // 1000 + 600): 50_000}
     seen = replace(full, consumed_milli=50_000, quota=full.quota._replace(holds=other))
     charged = after_charge(seen, 1, T)
     assert (level(charged), charged.consumed_milli) == (999, 1000)
-    assert {window for window, _ in charged.quota.holds} == {number}
+    assert {name.window for name in charged.quota.holds} == {number}
 
 
 def test_a_write_that_does_not_charge_a_quota_leaves_its_expired_holds(full):

@@ -4,9 +4,10 @@ import pytest
 
 from zae_limiter import IncompatibleSchemaError, Limit, OnUnavailable, RateLimiterUnavailable
 from zae_limiter.admission.image import BucketImage, LimitState, Rate
+from zae_limiter.admission.rebase import full_limit
 from zae_limiter.admission.tally import Refusals, Tally
 from zae_limiter.admission.usage import WindowUsage
-from zae_limiter.admission.windows import SPAN, QuotaState
+from zae_limiter.admission.windows import SPAN, HoldName, QuotaState
 from zae_limiter.embedded.memory.rows import pack_bucket, unpack_bucket
 from zae_limiter.embedded.sqlite import rows as stored
 from zae_limiter.models.config import LevelConfig
@@ -77,11 +78,30 @@ def test_a_bucket_with_slots():
 
 def test_a_bucket_with_quotas():
     quota = Rate.of(Limit.quota("tokens", 1000, per="day"))
-    held = QuotaState({(20_522, 1_773_144_600): 50_000}, topped=7 - 20_522 * SPAN, marked=205_222)
+    holds = {HoldName(20_522, 1_773_144_600): 50_000, HoldName(20_522, 0, True): 3}
+    held = QuotaState(holds, topped=7 - 20_522 * SPAN, marked=205_222)
     limits = {"tokens": LimitState(950_000 - 20_522 * SPAN, quota, 50_000, 0, held)}
     image = IMAGE._replace(limits=limits, life="0a1b")
     text = stored.encode_bucket(image)
     assert text.endswith(',13,null,[0,0,0,{}],null,null,"0a1b"]')
+    assert "[[[20522,1773144600],50000],[[20522,0,1],3]]" in text
+    assert stored.decode_bucket(text) == image
+
+
+@pytest.mark.parametrize(
+    "limit",
+    [
+        Limit.quota("tokens", 1000, per="day"),
+        Limit.concurrent("tokens", 5),
+        Limit.concurrent("tokens", 5, soft=True),
+    ],
+    ids=["quota", "slots", "soft slots"],
+)
+def test_a_limit_with_a_number_of_its_life(limit):
+    state = full_limit(Rate.of(limit), 1_773_144_600_000, 17)
+    image = IMAGE._replace(limits={"tokens": state})
+    text = stored.encode_bucket(image)
+    assert ",17]}" in text
     assert stored.decode_bucket(text) == image
 
 

@@ -11,11 +11,13 @@ from zae_limiter_contract._async.changed_leases import ChangedLeaseContract
 from zae_limiter_contract._async.clocks import ClockContract
 from zae_limiter_contract._async.concurrency import ConcurrencyContract
 from zae_limiter_contract._async.config_batches import ConfigBatchContract
+from zae_limiter_contract._async.dead_calls import DeadCallContract
 from zae_limiter_contract._async.debts import DebtContract
 from zae_limiter_contract._async.entities import EntityContract
 from zae_limiter_contract._async.idle import IdleContract
 from zae_limiter_contract._async.leases import LeaseContract
 from zae_limiter_contract._async.lifecycle import LifecycleContract
+from zae_limiter_contract._async.limit_lives import LimitLifeContract
 from zae_limiter_contract._async.live_changes import LiveChangeContract
 from zae_limiter_contract._async.llm_calls import LlmCallContract
 from zae_limiter_contract._async.manifests import ManifestContract
@@ -96,6 +98,7 @@ class ArithmeticContract(
     DebtContract,
     HookContract,
     IdleContract,
+    LimitLifeContract,
     LiveChangeContract,
     ModeContract,
     OverrideContract,
@@ -119,6 +122,7 @@ class RecordContract(
     AuditContract,
     ClockContract,
     ConfigBatchContract,
+    DeadCallContract,
     EntityContract,
     LifecycleContract,
     ManifestContract,

@@ -13,11 +13,13 @@ from zae_limiter_contract._sync.changed_leases import ChangedLeaseContract
 from zae_limiter_contract._sync.clocks import ClockContract
 from zae_limiter_contract._sync.concurrency import ConcurrencyContract
 from zae_limiter_contract._sync.config_batches import ConfigBatchContract
+from zae_limiter_contract._sync.dead_calls import DeadCallContract
 from zae_limiter_contract._sync.debts import DebtContract
 from zae_limiter_contract._sync.entities import EntityContract
 from zae_limiter_contract._sync.idle import IdleContract
 from zae_limiter_contract._sync.leases import LeaseContract
 from zae_limiter_contract._sync.lifecycle import LifecycleContract
+from zae_limiter_contract._sync.limit_lives import LimitLifeContract
 from zae_limiter_contract._sync.live_changes import LiveChangeContract
 from zae_limiter_contract._sync.llm_calls import LlmCallContract
 from zae_limiter_contract._sync.manifests import ManifestContract
@@ -94,6 +96,7 @@ class ArithmeticContract(
     DebtContract,
     HookContract,
     IdleContract,
+    LimitLifeContract,
     LiveChangeContract,
     ModeContract,
     OverrideContract,
@@ -117,6 +120,7 @@ class RecordContract(
     AuditContract,
     ClockContract,
     ConfigBatchContract,
+    DeadCallContract,
     EntityContract,
     LifecycleContract,
     ManifestContract,

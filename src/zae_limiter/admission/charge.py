@@ -6,6 +6,7 @@ DynamoDB plans its writes in ``dynamodb/buckets/planning.py``; both ask ``fit.fi
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -30,7 +31,7 @@ from zae_limiter.admission.shards.combined import fit_at_ms as fit_together_at_m
 from zae_limiter.admission.slots import SlotHold, retry_after_s, swept, take_slots
 from zae_limiter.admission.switches import under_switch
 from zae_limiter.admission.tally import Tally
-from zae_limiter.admission.usage import with_through_child
+from zae_limiter.admission.usage import with_through_child, with_units_through_children
 from zae_limiter.models.status import LimitStatus
 from zae_limiter.models.timestamps import MILLI
 
@@ -105,14 +106,17 @@ def plan_charge(
         return ChargePlan(_with_usage(seen, charge, now_ms, is_acquire), seen)
     limits = dict(seen.limits)
     quota_holds: tuple[QuotaHold, ...] = ()
+    of_children: Mapping[str, int] = {}
     if in_force.quota_keys:
-        quota_holds = _take_quotas(limits, seen.life, charge, now_ms)
+        quota_holds, of_children = _take_quotas(limits, seen.life, charge, now_ms)
     for key, amount_milli in charge.amounts_milli.items():
         if not quota_holds or key not in in_force.quota_keys:
             limits[key] = taken(limits[key], amount_milli, now_ms)
-    through = seen.through_children
+    through = with_units_through_children(seen.through_children, of_children)
     if charge.through_child:
         amounts = charge.amounts_milli if charge.through_milli is None else charge.through_milli
+        if quota_holds:
+            amounts = {key: each for key, each in amounts.items() if key not in of_children}
         through = with_through_child(through, amounts, charge.through_child)
     granted = BucketImage(
         limits,
@@ -153,16 +157,19 @@ def _with_usage(
 
 def _take_quotas(
     limits: dict[str, LimitState], life: str, charge: Charge, now_ms: int
-) -> tuple[QuotaHold, ...]:
-    """Take the amounts of quotas, and hold them until they are settled."""
-    holds = []
+) -> tuple[tuple[QuotaHold, ...], dict[str, int]]:
+    """Take the amounts of quotas, and hold them; with the usage through children by stored name."""
+    holds: list[QuotaHold] = []
+    of_children = {}
     for key in charge.in_force.quota_keys:
         amount = charge.amounts_milli[key]
         ledger = QuotaLedger(key, limits[key], now_ms, charges=amount > 0, life=life)
-        holds.append(ledger.take(amount, as_debt=charge.is_shadow))
+        holds += ledger.take_with_child(charge.of_child(key), amount, as_debt=charge.is_shadow)
+        of_children[key] = 0
         if amount:
-            limits[key] = ledger.finish(asked=not charge.is_shadow).applied(limits[key])
-    return tuple(holds)
+            planned = ledger.finish(asked=not charge.is_shadow)
+            limits[key], of_children[key] = planned.applied(limits[key]), planned.through_children
+    return tuple(holds), of_children
 
 
 def _with_slots_taken(

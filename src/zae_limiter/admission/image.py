@@ -61,7 +61,10 @@ class LimitState:
 
     ``consumed_milli`` is the net consumption since the bucket was created, and ``counted_milli`` is
     the value of ``consumed_milli`` at the beginning of the current usage window. ``quota`` is None
-    unless the limit is a quota.
+    unless the limit is a quota. ``number`` is that of the limit's life, which only slots and quotas
+    have: it ends when the limit becomes one of another kind, calendar or currency, and what calls
+    hold of it ends with it. The number is the count of the bucket's writes when the life began, so
+    that no later life under the same name has it again.
     """
 
     balance_milli: int
@@ -69,6 +72,7 @@ class LimitState:
     consumed_milli: int = 0
     counted_milli: int = 0
     quota: QuotaState | None = None
+    number: int = 0
 
 
 class BucketImage(NamedTuple):
@@ -210,5 +214,5 @@ def _over_at_ms(state: LimitState, quota: QuotaState) -> int:
     terms = state.rate.terms
     assert terms is not None, "a quota has windows"
     assert terms.window is not None, "a quota has windows"
-    last_hold_ms = max([expires_s * 1000 for _, expires_s in quota.holds], default=EPOCH_MS)
+    last_hold_ms = max([expires_s * 1000 for _, expires_s, _ in quota.holds], default=EPOCH_MS)
     return max(kept_until_ms(terms.window, window_of(state.balance_milli)), last_hold_ms)

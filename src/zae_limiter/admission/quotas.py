@@ -13,7 +13,7 @@ checks it with the bounds of the move.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -49,8 +49,9 @@ class QuotaHold(NamedTuple):
     """The amount that one charge holds of one quota, given by its stored name.
 
     ``units`` is 0 for a quota that the charge does not name: its debts belong to the window, too.
-    ``life`` is the life of the bucket in which the amount was taken; it is empty if nothing was
-    taken, since another shard may have admitted the charge.
+    ``life`` is the life of the bucket in which the amount was taken, and ``number`` that of the
+    limit; ``life`` is empty if nothing was taken, since another shard may have admitted the charge.
+    ``through_child`` says that a child of the entity was charged the amount as well.
     """
 
     key: str
@@ -58,10 +59,12 @@ class QuotaHold(NamedTuple):
     window: int
     expires_s: int
     life: str = ""
+    number: int = 0
+    through_child: bool = False
 
     @property
     def name(self) -> HoldName:
-        return self.window, self.expires_s
+        return HoldName(self.window, self.expires_s, self.through_child)
 
 
 class QuotaSettlement(NamedTuple):
@@ -73,6 +76,21 @@ class QuotaSettlement(NamedTuple):
     hold: QuotaHold
     change: int
     keeps: bool = False
+
+    @property
+    def late_usage(self) -> int:
+        """The usage that it adds where nothing is held any more: the cost of the call."""
+        return self.hold.units + self.change
+
+
+class OfChild(NamedTuple):
+    """The part of a charge on one limit that a child of the entity is charged as well.
+
+    ``is_counted`` says that the child has the limit, too: it counts debts that come later.
+    """
+
+    units: int
+    is_counted: bool
 
 
 @dataclass(slots=True)
@@ -122,10 +140,14 @@ class HoldWrite:
 
 
 class QuotaMove(NamedTuple):
-    """The move of a quota's balance, and the changes that the same write makes besides."""
+    """The move of a quota's balance, and the changes that the same write makes besides.
+
+    ``through_children`` is the part of the usage that children of the entity count as well.
+    """
 
     move: Move
     holds: HoldWrite
+    through_children: int = 0
 
     def applied(self, state: LimitState) -> LimitState:
         """Return the limit after the write."""
@@ -206,8 +228,9 @@ def fits_at_ms(state: LimitState, units: int, now_ms: int) -> int | None:
     over_ms = end_ms(window, number) if units <= state.rate.capacity_milli else None
     level = level_in(number, state.balance_milli)
     holds = {} if state.quota is None or not units else state.quota.holds
-    for (held_window, expires_s), held in sorted(holds.items(), key=lambda hold: hold[0][1]):
-        if held_window != number or expires_s == NEVER_EXPIRES:
+    for name, held in sorted(holds.items(), key=lambda hold: hold[0].expires_s):
+        expires_s = name.expires_s
+        if name.window != number or expires_s == NEVER_EXPIRES:
             continue
         if over_ms is not None and expires_s * 1000 >= over_ms:
             break
@@ -239,6 +262,7 @@ class QuotaLedger:
         "_removed",
         "_returned",
         "_state",
+        "_through_children",
         "_usage",
         "is_doubtful",
         "key",
@@ -258,7 +282,7 @@ class QuotaLedger:
         self._held = dict(self._quota.holds)
         self._added: dict[HoldName, int] = {}
         self._removed: dict[HoldName, int] = {}
-        self._charged = self._owed = self._returned = self._usage = 0
+        self._charged = self._owed = self._returned = self._usage = self._through_children = 0
         self._is_settled = False
         self.is_doubtful = False  # a hold was not found: it has expired, or the image is outdated
 
@@ -276,7 +300,7 @@ class QuotaLedger:
         """Settle a charge; ``is_same`` says that the quota still has the calendar of the charge."""
         hold, change = settlement.hold, settlement.change
         self._is_settled = True
-        is_own = is_same and hold.life in ("", self.life)
+        is_own = is_same and self._is_of_this_life(hold)
         if hold.units:
             if is_own and self._held.get(hold.name, 0) >= hold.units:
                 self._subtract(hold.name, hold.units)
@@ -285,10 +309,17 @@ class QuotaLedger:
                 change += hold.units  # the hold was returned before, and its usage with it
         if settlement.keeps and is_own and (after := hold.units + settlement.change):
             self._add(hold.name, after)
-        self._usage += change
+        self.count(change, change if hold.through_child else 0)
         if is_own and self._is_of_this_window(hold, change):
             self._owed += max(change, 0)
             self._returned -= min(change, 0)
+
+    def _is_of_this_life(self, hold: QuotaHold) -> bool:
+        """Tell whether the bucket and the limit are those in which the amount was taken.
+
+        A limit that was changed and changed back holds amounts of other calls by now.
+        """
+        return not hold.life or (hold.life, hold.number) == (self.life, self._state.number)
 
     def _is_of_this_window(self, hold: QuotaHold, change: int) -> bool:
         """Tell whether a settlement changes the balance.
@@ -307,7 +338,7 @@ class QuotaLedger:
 
     def renew(self, hold: QuotaHold) -> int | None:
         """Renew a hold, and return its new second of expiry; None if the hold has expired."""
-        if hold.life not in ("", self.life) or self._held.get(hold.name, 0) < hold.units:
+        if not self._is_of_this_life(hold) or self._held.get(hold.name, 0) < hold.units:
             self.is_doubtful = True
             return None
         terms, _ = quota_terms(self._state.rate)
@@ -315,34 +346,51 @@ class QuotaLedger:
         if expires_s <= hold.expires_s:
             return hold.expires_s
         self._subtract(hold.name, hold.units)
-        self._add((hold.window, expires_s), hold.units)
+        self._add(hold._replace(expires_s=expires_s).name, hold.units)
         return expires_s
 
-    def count(self, units: int) -> None:
-        """Count an amount as usage only."""
+    def count(self, units: int, through_children: int = 0) -> None:
+        """Count an amount as usage only, and the part of it that children count as well."""
         self._usage += units
+        self._through_children += through_children
 
-    def take(self, units: int, *, as_debt: bool = False) -> QuotaHold:
+    def take(self, units: int, *, as_debt: bool = False, through_child: bool = False) -> QuotaHold:
         """Take an amount, whether or not it fits, and hold it.
 
         An amount of 0 takes nothing; the hold then names the window for debts that come later. If
         no first use has begun a window yet, the hold names NO_WINDOW. ``as_debt`` is for a charge
-        in shadow mode.
+        in shadow mode, ``through_child`` for one that a child counts as well.
         """
         terms, window = quota_terms(self._state.rate)
         if not units:
             number = joined(window, self._state.balance_milli, self._now_ms)
             if isinstance(window, FirstUse) and window_of(self._state.balance_milli) < number:
                 number = NO_WINDOW
-            return QuotaHold(self.key, 0, number, NEVER_EXPIRES)
-        expires_s = expiry_s(terms.hold_ttl_s, self._now_ms)
-        self._add((self.number, expires_s), units)
-        self._usage += units
+            return QuotaHold(self.key, 0, number, NEVER_EXPIRES, through_child=through_child)
+        expires_s, limit_number = expiry_s(terms.hold_ttl_s, self._now_ms), self._state.number
+        hold = QuotaHold(
+            self.key, units, self.number, expires_s, self.life, limit_number, through_child
+        )
+        self._add(hold.name, units)
+        self.count(units, units if through_child else 0)
         if terms.soft or as_debt:
             self._owed += units
         else:
             self._charged += units
-        return QuotaHold(self.key, units, self.number, expires_s, self.life)
+        return hold
+
+    def take_with_child(
+        self, of_child: OfChild, units: int, *, as_debt: bool = False
+    ) -> list[QuotaHold]:
+        """Take an amount; the part of it that a child is charged as well is held apart."""
+        if not units:
+            return [self.take(0, through_child=of_child.is_counted)]
+        parts = ((units - of_child.units, False), (of_child.units, True))
+        return [
+            self.take(part, as_debt=as_debt, through_child=through)
+            for part, through in parts
+            if part
+        ]
 
     def finish(self, *, asked: bool) -> QuotaMove:
         """Return the changes of the write.
@@ -358,7 +406,8 @@ class QuotaLedger:
         if turns:
             over = last_ended(window, self.number, self._now_ms)
             put = balance_in(self.number, self._state.rate.capacity_milli - taken)
-            return QuotaMove(self._move(low=balance_in(over, -HALF_SPAN) + 1, put=put), holds)
+            move = self._move(low=balance_in(over, -HALF_SPAN) + 1, put=put)
+            return QuotaMove(move, holds, self._through_children)
         low = high = None
         asked = asked and not terms.soft
         at_stamp = current_window(self._state, self._now_ms)
@@ -368,7 +417,8 @@ class QuotaLedger:
             low = balance_in(last_ended(window, at_stamp, self._now_ms), -HALF_SPAN) + 1
         if asked and at_stamp == self.number:
             low = balance_in(self.number, taken - self._returned)
-        return QuotaMove(self._move(low, high, self._returned - taken), holds)
+        move = self._move(low, high, self._returned - taken)
+        return QuotaMove(move, holds, self._through_children)
 
     def _may_turn(self, terms: Terms, taken: int) -> bool:
         """Tell whether the amount of a new window holds the charges.
@@ -389,11 +439,11 @@ class QuotaLedger:
         """
         swept = {}
         for name, seen in self._quota.holds.items():
-            window, expires_s = name
+            window, expires_s, through_child = name
             if turns or window != self.number or has_expired(expires_s, self._now_ms):
                 units = self._held[name] - self._added.get(name, 0)
                 swept[name] = seen
-                self._usage -= units
+                self.count(-units, -units if through_child else 0)
                 if window == self.number and not turns:
                     self._returned += units
         return swept
@@ -438,9 +488,35 @@ def first_quota_move(full: LimitState, planned: QuotaMove, now_ms: int) -> Move:
 def full_quota(rate: Rate, now_ms: int) -> LimitState:
     """Return a quota of which nothing was used."""
     _, window = quota_terms(rate)
-    return LimitState(
-        balance_in(begun(window, now_ms), rate.capacity_milli), rate, quota=QuotaState()
-    )
+    balance = balance_in(begun(window, now_ms), rate.capacity_milli)
+    return LimitState(balance, rate, quota=QuotaState())
+
+
+def through_children(holds: Mapping[HoldName, int]) -> int:
+    """Return the part of held amounts that children of the entity hold as well."""
+    return sum([units for name, units in holds.items() if name.through_child])
+
+
+def dead_holds(state: LimitState, now_ms: int) -> dict[HoldName, int]:
+    """Return the held amounts of a quota that no call can hold any more.
+
+    Nobody has renewed them in time, or their window is over and they end with it.
+    """
+    _, window = quota_terms(state.rate)
+    assert state.quota is not None, "only a quota has holds"
+    return {
+        name: units
+        for name, units in state.quota.holds.items()
+        if has_expired(name.expires_s, now_ms)
+        or (name.expires_s == NEVER_EXPIRES and end_ms(window, name.window) <= now_ms)
+    }
+
+
+def _all_swept(state: LimitState, holds: HoldWrite) -> tuple[int, int]:
+    """Let a write remove all that is held; return the change of usage, and that of children."""
+    assert state.quota is not None, "only a quota has holds"
+    holds.swept = dict(state.quota.holds)
+    return -sum(holds.swept.values()), -through_children(holds.swept)
 
 
 def top_up_quota(key: str, state: LimitState, units: int, now_ms: int) -> QuotaMove:
@@ -465,12 +541,10 @@ def top_up_quota(key: str, state: LimitState, units: int, now_ms: int) -> QuotaM
             key,
             "has no window yet: it begins with the first charge, and then a top-up is possible",
         )
-    assert state.quota is not None
-    holds.swept = dict(state.quota.holds)
+    consumed, through = _all_swept(state, holds)
     low = balance_in(last_ended(window, number, now_ms), -HALF_SPAN) + 1
     put = balance_in(number, amount + units)
-    consumed = -sum(holds.swept.values())
-    return QuotaMove(Move(key, low, None, units, put, consumed), holds)
+    return QuotaMove(Move(key, low, None, units, put, consumed), holds, through)
 
 
 def reset_quota(key: str, state: LimitState, now_ms: int) -> QuotaMove | None:
@@ -484,13 +558,12 @@ def reset_quota(key: str, state: LimitState, now_ms: int) -> QuotaMove | None:
     seen, holds = window_of(state.balance_milli), HoldWrite(key, forgets=True)
     capacity, balance = state.rate.capacity_milli, state.balance_milli
     if is_far_ahead(window, seen, now_ms):
-        holds.swept = dict(state.quota.holds)
+        consumed, through = _all_swept(state, holds)
         put = balance_in(begun(window, now_ms), capacity)
-        consumed = -sum(holds.swept.values())
-        return QuotaMove(Move(key, balance, balance, 0, put, consumed), holds)
+        return QuotaMove(Move(key, balance, balance, 0, put, consumed), holds, through)
     if seen < current_window(state, now_ms):
         return None
-    held = sum(units for (number, _), units in state.quota.holds.items() if number == seen)
+    held = sum(units for name, units in state.quota.holds.items() if name.window == seen)
     forgiven = capacity - level_in(seen, balance) - held
     low, high = balance_in(seen, -HALF_SPAN) + 1, balance_in(seen, HALF_SPAN)
     return QuotaMove(Move(key, low, high, forgiven, None), holds)
@@ -499,7 +572,8 @@ def reset_quota(key: str, state: LimitState, now_ms: int) -> QuotaMove | None:
 def rebase_quota(key: str, state: LimitState, rate: Rate, now_ms: int) -> QuotaMove:
     """Return the move of a quota to another amount or calendar: its usage stays.
 
-    Another calendar forgets the holds, so the estimates of calls in flight stay charged. After a
+    Another calendar begins another life of the limit and forgets the holds of the one before: what
+    has expired returns, and the estimates of calls in flight stay charged. After a
     change of the amount or of the thresholds, all thresholds that are reached count as raised.
     """
     assert state.quota is not None
@@ -516,17 +590,19 @@ def rebase_quota(key: str, state: LimitState, rate: Rate, now_ms: int) -> QuotaM
         return QuotaMove(Move(key, low, high, new - old, None), holds)
     holds.remarks = True  # the windows of another calendar have other numbers
     number = begun(after, now_ms)
-    holds.swept = dict(state.quota.holds)
-    consumed = -sum(holds.swept.values())
+    consumed, through = _all_swept(state, holds)
     if seen < current_window(state, now_ms):
         holds.forgets = True
-        return QuotaMove(Move(key, low, high, 0, balance_in(number, new), consumed), holds)
+        put = balance_in(number, new)
+        return QuotaMove(Move(key, low, high, 0, put, consumed), holds, through)
     if isinstance(after, FirstUse):
         number = seen  # its window began at the same moment
     if state.quota.topped is not None and window_of(state.quota.topped) == seen:
         holds.topped = balance_in(number, topped_units(state, seen))
     shift = balance_in(number, 0) - balance_in(seen, 0)
-    return QuotaMove(Move(key, low, high, new - old + shift, None, consumed), holds)
+    shift += held_in(state.quota.holds, seen, now_ms, expired=True)
+    move = Move(key, low, high, new - old + shift, None, consumed)
+    return QuotaMove(move, holds, through)
 
 
 def is_same_quota(before: Rate, after: Rate) -> bool:

@@ -17,9 +17,16 @@ from zae_limiter.admission.image import (
 )
 from zae_limiter.admission.in_force import InForce, is_alias, plain_name
 from zae_limiter.admission.moves import rebase_move
-from zae_limiter.admission.quotas import full_quota, is_same_quota, rebase_quota
+from zae_limiter.admission.quotas import (
+    full_quota,
+    has_same_windows,
+    is_same_quota,
+    rebase_quota,
+    through_children,
+)
 from zae_limiter.admission.shards.tree import Shard, effective
 from zae_limiter.admission.slots import with_slot_limits
+from zae_limiter.admission.usage import with_units_through_children
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.limit import CONCURRENT_PLACES, QUOTA_PLACES, Limit, places_of
 
@@ -39,11 +46,11 @@ def full_bucket(in_force: InForce, now_ms: int) -> BucketImage:
     return with_slot_limits(image) if in_force.slot_keys else image
 
 
-def full_limit(rate: Rate, now_ms: int) -> LimitState:
-    """Return one limit at its capacity."""
+def full_limit(rate: Rate, now_ms: int, number: int = 0) -> LimitState:
+    """Return one limit at its capacity; ``number`` is that of the life which it begins."""
     if is_quota(rate):
-        return full_quota(rate, now_ms)
-    return LimitState(full_balance(rate, now_ms), rate)
+        return replace(full_quota(rate, now_ms), number=number)
+    return LimitState(full_balance(rate, now_ms), rate, number=number if is_slots(rate) else 0)
 
 
 def has_limits(image: BucketImage, in_force: InForce) -> bool:
@@ -73,18 +80,22 @@ def rebase(image: BucketImage, in_force: InForce, now_ms: int) -> BucketImage:
     is not in force stays in the bucket until it is full, which is the same as absent. Calls with
     limits of their own drop configured limits only for room: the next call needs them again.
     """
-    limits = dict(image.limits)
+    limits, number = dict(image.limits), image.writes
     for key, rate in zip(in_force.keys, in_force.rates, strict=True):
         state = limits.get(key)
-        limits[key] = full_limit(rate, now_ms) if state is None else at_rate(state, rate, now_ms)
-    target = image._replace(limits=limits)
+        if state is None:
+            limits[key] = full_limit(rate, now_ms, number)
+        else:
+            limits[key] = at_rate(state, rate, now_ms, number)
+    _forget_dead_calls(limits, in_force.keys, now_ms)
+    target = _with_children_forgotten(image, limits)
     for key in droppable(target, in_force.keys, now_ms):
         if is_alias(key) or in_force.governing_version or not has_room(limits):
             drop(key, limits)
     if not has_room(limits):
         raise too_many_stored(len(limits))
     version = max(image.config_version, in_force.governing_version)
-    rebased = image._replace(limits=limits, config_version=version)
+    rebased = target._replace(limits=limits, config_version=version)
     return with_slot_limits(rebased) if in_force.slot_keys or image.holds else rebased
 
 
@@ -100,32 +111,69 @@ def with_others(
 
     ``rates`` are those of the whole bucket, of which ``target`` is one shard.
     """
+    number = target.writes
     added = {
-        key: before.limits.get(key) or full_limit(effective(rates[key], shard), now_ms)
+        key: before.limits.get(key) or full_limit(effective(rates[key], shard), now_ms, number)
         for key in keys
         if key not in target.limits
     }
     return target._replace(limits={**target.limits, **added}) if added else target
 
 
-def at_rate(state: LimitState, rate: Rate, now_ms: int) -> LimitState:
-    """Return a limit with another rate and the same level."""
+def at_rate(state: LimitState, rate: Rate, now_ms: int, number: int) -> LimitState:
+    """Return a limit with another rate and the same level.
+
+    Under another kind, calendar or currency it begins another life, which has this ``number``.
+    """
     if state.rate == rate:
         return state
     if is_quota(state.rate) or is_quota(rate):
-        return _at_quota(state, rate, now_ms)
+        return _at_quota(state, rate, now_ms, number)
     balance = rebase_move("", state, rate, now_ms).applied(state.balance_milli)
-    return replace(state, balance_milli=balance, rate=rate)
+    if is_slots(state.rate) == is_slots(rate):
+        number = state.number
+    elif not is_slots(rate):
+        number = 0
+    return replace(state, balance_milli=balance, rate=rate, number=number)
 
 
-def _at_quota(state: LimitState, rate: Rate, now_ms: int) -> LimitState:
+def _at_quota(state: LimitState, rate: Rate, now_ms: int, number: int) -> LimitState:
     """Return a quota under other terms; a limit of another kind begins full."""
     if is_same_quota(state.rate, rate):
-        return replace(rebase_quota("", state, rate, now_ms).applied(state), rate=rate)
-    full, consumed = full_limit(rate, now_ms), state.consumed_milli
-    if state.quota is not None and full.quota is not None:
+        after = replace(rebase_quota("", state, rate, now_ms).applied(state), rate=rate)
+        return after if has_same_windows(state.rate, rate) else replace(after, number=number)
+    full, consumed = full_limit(rate, now_ms, number), state.consumed_milli
+    if state.quota is not None:
         consumed -= sum(state.quota.holds.values())  # these calls count their costs at their ends
     return replace(full, consumed_milli=consumed, counted_milli=state.counted_milli)
+
+
+def _forget_dead_calls(limits: dict[str, LimitState], wanted: Collection[str], now_ms: int) -> None:
+    """Return what dead calls hold of quotas that nobody needs: no charge of them will do that."""
+    for key, state in limits.items():
+        quota = state.quota
+        if key not in wanted and quota is not None and quota.holds and is_full(state, now_ms):
+            consumed = state.consumed_milli - sum(quota.holds.values())
+            limits[key] = replace(state, consumed_milli=consumed, quota=quota._replace(holds={}))
+
+
+def _with_children_forgotten(image: BucketImage, limits: dict[str, LimitState]) -> BucketImage:
+    """Return the bucket with other limits; what they forget of children is not their usage."""
+    forgotten = {
+        key: -units
+        for key, before in image.limits.items()
+        if (units := forgotten_of_children(before, limits[key]))
+    }
+    through = with_units_through_children(image.through_children, forgotten)
+    return image._replace(limits=limits, through_children=through)
+
+
+def forgotten_of_children(before: LimitState, after: LimitState | None) -> int:
+    """Return what calls of children held of a quota, and do not hold any more."""
+    if before.quota is None or not before.quota.holds:
+        return 0
+    left = 0 if after is None or after.quota is None else through_children(after.quota.holds)
+    return through_children(before.quota.holds) - left
 
 
 def droppable(image: BucketImage, wanted: Collection[str], now_ms: int) -> list[str]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from zae_limiter.admission.in_force import InForce, stored_units
-from zae_limiter.admission.quotas import QuotaHold, QuotaSettlement
+from zae_limiter.admission.in_force import InForce, plain_name, stored_units
+from zae_limiter.admission.quotas import OfChild, QuotaHold, QuotaSettlement
 from zae_limiter.admission.slots import SlotHold
 from zae_limiter.models.switches import SwitchMode
 from zae_limiter.models.timestamps import MILLI
@@ -23,6 +23,19 @@ if TYPE_CHECKING:
     from zae_limiter.models.switches import Switch
 
 NO_NAMES: frozenset[str] = frozenset()
+
+
+def part_of_child(
+    key: str,
+    amounts_milli: Mapping[str, int],
+    through_child: Collection[str],
+    through_milli: Mapping[str, int] | None,
+) -> OfChild:
+    """Return the part of an amount that comes through a child; see ``Charge`` for the values."""
+    is_counted = plain_name(key) in through_child
+    if through_milli is not None:
+        return OfChild(through_milli.get(key, 0), is_counted)
+    return OfChild(amounts_milli.get(key, 0) if is_counted else 0, is_counted)
 
 
 @dataclass(slots=True)
@@ -46,6 +59,10 @@ class Charge:
     through_milli: Mapping[str, int] | None = None
     switch: Switch | None = None
     counts_elsewhere: bool = False
+
+    def of_child(self, key: str) -> OfChild:
+        """Return the part of the charge on one limit that a child is charged as well."""
+        return part_of_child(key, self.amounts_milli, self.through_child, self.through_milli)
 
     @property
     def is_shadow(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from zae_limiter.admission.image import BucketImage, LimitState, full_balance, is_slots
@@ -19,7 +19,7 @@ from zae_limiter.admission.rebase import full_bucket, full_limit
 from zae_limiter.admission.request import Renewal, Settlement
 from zae_limiter.admission.slots import SlotHold, SlotLedger
 from zae_limiter.admission.tally import Tally
-from zae_limiter.admission.usage import with_through_child
+from zae_limiter.admission.usage import with_through_child, with_units_through_children
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.timestamps import MILLI
 
@@ -35,16 +35,15 @@ def settle(image: BucketImage | None, settlement: Settlement, now_ms: int) -> Bu
         is_absent = True
     if settlement.released:
         image = _with_released(image, settlement.released, now_ms)
-    limits = dict(image.limits)
-    used: Mapping[str, int] = {}
+    limits, through = dict(image.limits), image.through_children
     if settlement.quotas:
-        used = _settle_quotas(limits, settlement, now_ms, image.life, is_absent=is_absent)
+        of_quotas = _settle_quotas(limits, settlement, now_ms, image, is_absent=is_absent)
+        through = with_units_through_children(through, of_quotas)
     for key, amount_milli in amounts.items():
-        state = limits.get(key) or full_limit(in_force.rate_of(key), now_ms)
+        state = limits.get(key) or full_limit(in_force.rate_of(key), now_ms, image.writes)
         limits[key] = _shift(state, amount_milli, now_ms, settlement.forfeits)
-    through = image.through_children
     if settlement.through_child:
-        through = with_through_child(through, {**amounts, **used}, settlement.through_child)
+        through = with_through_child(through, amounts, settlement.through_child)
     return image._replace(
         limits=limits,
         expires_ms=in_force.extended_ttl(image.expires_ms, now_ms),
@@ -63,31 +62,29 @@ def _settle_quotas(
     limits: dict[str, LimitState],
     settlement: Settlement,
     now_ms: int,
-    life: str,
+    image: BucketImage,
     *,
     is_absent: bool,
 ) -> dict[str, int]:
-    """Settle the quotas of a charge; return the change of each one's usage, by stored name.
+    """Settle the quotas of a charge; return the usage through children, by stored name.
 
     If the bucket was deleted meanwhile, or the limit is no quota any more, only usage changes.
     """
-    used = {}
+    through: dict[str, int] = {}
     for each in settlement.quotas:
-        key = each.hold.key
-        state = limits.get(key) or full_limit(settlement.in_force.rate_of(key), now_ms)
+        key, then = each.hold.key, settlement.in_force.rate_of(each.hold.key)
+        state = limits.get(key) or full_limit(then, now_ms, image.writes)
         if state.quota is None or is_absent:
-            change = each.change
-            limits[key] = replace(state, consumed_milli=state.consumed_milli + change)
+            of_children = each.late_usage if each.hold.through_child else 0
+            limits[key] = replace(state, consumed_milli=state.consumed_milli + each.late_usage)
         else:
-            ledger = QuotaLedger(key, state, now_ms, charges=False, life=life)
-            ledger.settle(
-                each, is_same=has_same_windows(state.rate, settlement.in_force.rate_of(key))
-            )
+            ledger = QuotaLedger(key, state, now_ms, charges=False, life=image.life)
+            ledger.settle(each, is_same=has_same_windows(state.rate, then))
             planned = ledger.finish(asked=False)
-            change = planned.move.consumed_milli
+            of_children = planned.through_children
             limits[key] = planned.applied(state)
-        used[key] = change
-    return used
+        through[key] = through.get(key, 0) + of_children
+    return through
 
 
 def _with_released(image: BucketImage, released: Iterable[SlotHold], now_ms: int) -> BucketImage:
@@ -179,12 +176,14 @@ def reset_quotas(image: BucketImage, now_ms: int) -> list[QuotaMove]:
     return [each for each in planned if each is not None]
 
 
-def with_quotas(image: BucketImage, planned: Iterable[QuotaMove]) -> BucketImage:
+def with_quotas(image: BucketImage, planned: Collection[QuotaMove]) -> BucketImage:
     """Return the bucket after the changes of its quotas."""
     limits = dict(image.limits)
     for each in planned:
         limits[each.move.key] = each.applied(limits[each.move.key])
-    return image._replace(limits=limits)
+    of_children = {each.move.key: each.through_children for each in planned}
+    through = with_units_through_children(image.through_children, of_children)
+    return image._replace(limits=limits, through_children=through)
 
 
 def top_up(

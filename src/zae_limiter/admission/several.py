@@ -218,15 +218,20 @@ def _merged(charges: Sequence[Charge]) -> Charge:
 def _shares(charge: Charge, holds: tuple[QuotaHold, ...]) -> tuple[QuotaHold, ...]:
     """Return the part of a bucket's holds that belongs to one charge.
 
-    A store keeps one sum for all holds of an expiry, so a hold can be settled in parts. The share
+    A store keeps one sum for all holds of an expiry, so a hold can be settled in parts. What comes
+    through a child is held apart. The share
     of a charge without an amount is 0, but it names the window to which later debts belong.
     """
-    shares = []
+    shares: dict[str, QuotaHold] = {}
     for hold in holds:
-        units = charge.amounts_milli[hold.key]
+        units, is_of_child = charge.amounts_milli[hold.key], charge.of_child(hold.key).is_counted
+        if units and hold.through_child != is_of_child:
+            continue  # it is held for another one of the charges
         expires_s = hold.expires_s if units else NEVER_EXPIRES
-        shares.append(hold._replace(units=units, expires_s=expires_s))
-    return tuple(shares)
+        shares[hold.key] = hold._replace(
+            units=units, expires_s=expires_s, through_child=is_of_child
+        )
+    return tuple(shares.values())
 
 
 def _bucket_of(charge: Charge) -> Bucket:

@@ -28,14 +28,16 @@ RETRY_S = 1.0  # a rejected caller asks again after this time: nobody knows when
 class SlotHold(NamedTuple):
     """Slots of one limit, given by its stored name, that are held until ``expires_ms``.
 
-    ``life`` is the life of the bucket in which they were taken. If the bucket was deleted and
-    created again since, its slots belong to others.
+    ``life`` is the life of the bucket in which they were taken, and ``number`` that of the limit.
+    If the bucket was deleted and created again since, or the limit had no slots for a time, its
+    slots belong to others.
     """
 
     key: str
     slots: int
     expires_ms: int
     life: str = ""
+    number: int = 0
 
 
 def expiry_ms(lease_ttl_ms: int, now_ms: int) -> int:
@@ -168,7 +170,8 @@ class SlotLedger:
         return self._changes.setdefault(key, _Changes())
 
     def _remove(self, hold: SlotHold) -> bool:
-        if hold.life != self._image.life:
+        state = self._image.limits.get(hold.key)
+        if state is None or (hold.life, hold.number) != (self._image.life, state.number):
             return False
         held = self._held.get(hold.key, {})
         left = held.get(hold.expires_ms, 0) - hold.slots
@@ -196,7 +199,7 @@ def take_slots(
     """Return the bucket after free slots were taken, and the holds."""
     ledger = SlotLedger(image, now_ms)
     holds = tuple(
-        SlotHold(key, count, ledger.take(key, count), image.life)
+        SlotHold(key, count, ledger.take(key, count), image.life, image.limits[key].number)
         for key in keys
         if (count := amounts_milli[key] // MILLI)
     )

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from zae_limiter.admission.image import HOUR_MS, BucketImage, Rate, is_slots
 from zae_limiter.admission.in_force import InForce, plain_name
+from zae_limiter.admission.quotas import dead_holds, through_children
 from zae_limiter.admission.tally import NO_TALLY, Tally
 from zae_limiter.models.timestamps import MILLI
 from zae_limiter.naming import CURRENCY, usage_name
@@ -86,6 +87,50 @@ def with_through_child(
         if amount_milli and name in names:
             sums[name] = sums.get(name, 0) + amount_milli
     return sums or None
+
+
+class HeldUsage(NamedTuple):
+    """Usage that calls hold of a quota, and the part of it that children hold as well."""
+
+    units: int
+    through_children: int
+
+
+def held_usage(image: BucketImage, now_ms: int | None = None) -> dict[str, HeldUsage]:
+    """Return the usage that calls hold of quotas, by stored name.
+
+    Given a moment, it is only that of dead calls, which has expired by then.
+    """
+    found = {}
+    for key, state in image.limits.items():
+        if state.quota is not None and state.quota.holds:
+            held = state.quota.holds if now_ms is None else dead_holds(state, now_ms)
+            if held:
+                found[key] = HeldUsage(sum(held.values()), through_children(held))
+    return found
+
+
+def without_holds(image: BucketImage, now_ms: int | None = None) -> BucketImage:
+    """Return the bucket without the usage that calls hold of quotas, see ``held_usage``."""
+    held = held_usage(image, now_ms)
+    if not held:
+        return image
+    limits = dict(image.limits)
+    for key, each in held.items():
+        state = limits[key]
+        limits[key] = replace(state, consumed_milli=state.consumed_milli - each.units)
+    of_children = {key: -each.through_children for key, each in held.items()}
+    through = with_units_through_children(image.through_children, of_children)
+    return image._replace(limits=limits, through_children=through)
+
+
+def with_units_through_children(
+    before_milli: Mapping[str, int] | None, units: Mapping[str, int]
+) -> Mapping[str, int] | None:
+    """Return the usage through children with units of quotas (by stored name) added."""
+    if not any(units.values()):
+        return before_milli
+    return with_through_child(before_milli, units, {plain_name(key) for key in units})
 
 
 def late_credit(

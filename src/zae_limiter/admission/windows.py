@@ -20,7 +20,18 @@ NO_WINDOW = 0  # the number of a first-use window before its first use
 MARKS = 10  # a mark is MARKS times the number of its window, plus the position of a threshold
 
 Window = Calendar | FirstUse
-HoldName = tuple[int, int]  # the number of the window, and the second of the expiry
+
+
+class HoldName(NamedTuple):
+    """The name of a held amount: its window, and the second of its expiry.
+
+    What children of the entity hold through its bucket is held under names of its own: their usage
+    counts it as well.
+    """
+
+    window: int
+    expires_s: int
+    through_child: bool = False
 
 
 class QuotaState(NamedTuple):
@@ -38,12 +49,20 @@ class QuotaState(NamedTuple):
     exhausted: int | None = None
 
 
+QUOTA_FIELDS = 4  # plain values of a quota
+
+
 def plain_quota(quota: QuotaState | None) -> tuple[object, ...]:
     """Return the state of a quota as plain values for ``quota_of``; empty if there is no quota."""
     if quota is None:
         return ()
-    holds = [[list(name), units] for name, units in quota.holds.items()]
+    holds = [[_plain_name(name), units] for name, units in quota.holds.items()]
     return holds, quota.topped, quota.marked, quota.exhausted
+
+
+def _plain_name(name: HoldName) -> list[int]:
+    window, expires_s, through_child = name
+    return [window, expires_s, 1] if through_child else [window, expires_s]
 
 
 def quota_of(
@@ -55,8 +74,8 @@ def quota_of(
     """Return the state of a quota from its plain values; None if there are none."""
     if holds is None:
         return None
-    by_name = {(name[0], name[1]): units for name, units in holds}
-    return QuotaState(by_name, topped, marked, exhausted)
+    names = {HoldName(name[0], name[1], len(name) > 2): units for name, units in holds}
+    return QuotaState(names, topped, marked, exhausted)
 
 
 class Terms(NamedTuple):
@@ -152,7 +171,7 @@ def held_in(holds: Mapping[HoldName, int], number: int, now_ms: int, *, expired:
     return sum(
         [
             units
-            for (window, expires_s), units in holds.items()
+            for (window, expires_s, _), units in holds.items()
             if window == number and has_expired(expires_s, now_ms) is expired
         ]
     )

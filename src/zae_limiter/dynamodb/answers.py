@@ -72,7 +72,13 @@ def holds_of(charge: Charge, outcome: Applied) -> tuple[SlotHold, ...]:
         return ()
     return tuple(
         [
-            SlotHold(key, charge.amounts_milli[key] // MILLI, moment, outcome.life)
+            SlotHold(
+                key,
+                charge.amounts_milli[key] // MILLI,
+                moment,
+                outcome.life,
+                outcome.numbers.get(key, 0),
+            )
             for key, moment in zip(charge.in_force.slot_keys, outcome.moments, strict=True)
             if moment is not None
         ]

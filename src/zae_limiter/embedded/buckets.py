@@ -34,7 +34,7 @@ from zae_limiter.admission.thresholds import (
     with_exhausted,
     with_raised,
 )
-from zae_limiter.admission.usage import WindowUsage, late_credit, open_window, roll
+from zae_limiter.admission.usage import WindowUsage, late_credit, open_window, roll, without_holds
 from zae_limiter.concurrency.tallies import TakenTallies
 from zae_limiter.embedded.history import record
 from zae_limiter.embedded.rejection_counts import with_noted
@@ -165,9 +165,9 @@ def settle(
                 after = _with_marks(settlement, after, now_ms, raised)
             _write(tables, namespace_id, entity_id, resource, after, closed=window)
         elif amounts_milli or settlement.quotas:
-            changes = {each.hold.key: each.change for each in settlement.quotas}
+            late = {each.hold.key: each.late_usage for each in settlement.quotas}
             credit = late_credit(
-                {**amounts_milli, **changes}, now_ms, settlement.in_force, through_child
+                {**amounts_milli, **late}, now_ms, settlement.in_force, through_child
             )
             tables.add_usage(namespace_id, entity_id, resource, credit)
 
@@ -399,8 +399,11 @@ def _new_bucket(in_force: InForce | None, expires_ms: int | None, now_ms: int) -
 
 
 def drop(tables: Tables, row: BucketRow) -> None:
-    """Delete a bucket; the usage of its open window is kept."""
-    window = open_window(row.image)
+    """Delete a bucket; the usage of its open window is kept.
+
+    Calls in flight count their costs at their ends.
+    """
+    window = open_window(without_holds(row.image))
     if window is not None:
         tables.add_usage(row.namespace_id, row.entity_id, row.resource, window)
     tables.delete_bucket(row.namespace_id, row.entity_id, row.resource)

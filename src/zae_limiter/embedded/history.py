@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
 
-from zae_limiter.admission.usage import BucketHour, open_window
+from zae_limiter.admission.usage import BucketHour, open_window, without_holds
 from zae_limiter.embedded.retention import stored_retention
 from zae_limiter.embedded.tables import (
     BucketKey,
@@ -72,7 +72,7 @@ def usage_page(
     """Return one page of windows, oldest first, and the key of the next page."""
     page = UsagePage(query, limit, next_key)
     span = (page.first_hour, query.last_hour)
-    for hours in usage_hours(tables, namespace_id, entity_id, resource, span):
+    for hours in usage_hours(tables, namespace_id, entity_id, resource, span, query.now_ms):
         if hours is None:
             yield
         else:
@@ -92,7 +92,7 @@ def usage_summary(
     """Return totals over all windows of the query."""
     total = UsageTotal(query, entity_id=entity_id, resource=resource)
     span = (query.start_hour, query.last_hour)
-    for hours in usage_hours(tables, namespace_id, entity_id, resource, span):
+    for hours in usage_hours(tables, namespace_id, entity_id, resource, span, query.now_ms):
         if hours is None:
             yield
         else:
@@ -112,7 +112,7 @@ def usage_top(
     top = TopUsage(query, by, limit)
     span = (query.start_hour, query.last_hour)
     while top.begin_pass():
-        for hours in usage_hours(tables, namespace_id, None, resource, span):
+        for hours in usage_hours(tables, namespace_id, None, resource, span, query.now_ms):
             if hours is None:
                 yield
             else:
@@ -126,15 +126,16 @@ def usage_hours(
     entity_id: str | None,
     resource: str | None,
     span: tuple[int, int],
+    now_ms: int = 0,
 ) -> Iterator[list[BucketHour] | None]:
     """Iterate over the hours from the first to before the last, in order; None ends a page.
 
     An hour of a bucket may come twice: from its row, and from the bucket itself. A store that keeps
-    usage for 0 days has no hours.
+    usage for 0 days has no hours. What has expired by ``now_ms`` is not held, and no usage.
     """
     if stored_retention(tables) == 0:
         return
-    open_hours = _OpenHours()
+    open_hours = _OpenHours(now_ms)
     for buckets in tables.bucket_pages(namespace_id, entity_id, resource):
         open_hours.add(buckets, *span)
         yield None
@@ -156,12 +157,13 @@ class _OpenHours:
     and hour shows this possibility, and then the bucket is read again.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, now_ms: int) -> None:
+        self._now_ms = now_ms
         self._by_hour: dict[int, dict[BucketKey, BucketHour]] = {}
 
     def add(self, buckets: list[BucketRow], first_hour: int, end_hour: int) -> None:
         for bucket in buckets:
-            window = open_window(bucket.image)
+            window = open_window(without_holds(bucket.image, self._now_ms))
             if window is not None and first_hour <= window.hour < end_hour:
                 hour = BucketHour(bucket.entity_id, bucket.resource, window)
                 self._by_hour.setdefault(window.hour, {})[hour[:2]] = hour
@@ -172,7 +174,7 @@ class _OpenHours:
         if key not in hours:
             return
         image = tables.get_bucket(namespace_id, *key)
-        window = None if image is None else open_window(image)
+        window = None if image is None else open_window(without_holds(image, self._now_ms))
         if window is not None and window.hour == row.usage.hour:
             hours[key] = BucketHour(*key, window)
         else:

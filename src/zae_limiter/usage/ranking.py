@@ -31,7 +31,7 @@ def hours_of_last(last: str | timedelta, now_ms: int) -> UsageQuery:
         raise ValidationError("last", last, "must be a span of time such as 24h, 7d or 90min")
     span_ms = span // timedelta(milliseconds=1)
     start_hour = max(0, (now_ms - span_ms) // HOUR_MS)
-    return UsageQuery((WindowType.HOURLY,), start_hour, now_ms // HOUR_MS + 1)
+    return UsageQuery((WindowType.HOURLY,), start_hour, now_ms // HOUR_MS + 1, now_ms)
 
 
 class TopUsage:

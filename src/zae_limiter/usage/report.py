@@ -60,11 +60,15 @@ def _month(day: int) -> tuple[int, int]:
 
 
 class UsageQuery(NamedTuple):
-    """Selects windows by their lengths and by the hours in which they start."""
+    """Selects windows by their lengths and by the hours in which they start.
+
+    What calls of dead processes held is no usage if it has expired by ``now_ms``.
+    """
 
     windows: tuple[WindowType, ...]
     start_hour: int
     end_hour: int
+    now_ms: int = 0
 
     @classmethod
     def parse(
@@ -73,6 +77,7 @@ class UsageQuery(NamedTuple):
         start_time: str | datetime | None,
         end_time: str | datetime | None,
         offered: Collection[WindowType] = tuple(WindowType),
+        now_ms: int = 0,
     ) -> UsageQuery:
         """Return the query. Without a ``window_type``, it selects all offered lengths."""
         if window_type is None:
@@ -86,7 +91,7 @@ class UsageQuery(NamedTuple):
         end = END_OF_TIME
         if end_time is not None:
             end = -(-ms_from_iso(end_time, "end_time") // HOUR_MS)
-        return cls(windows, start, end)
+        return cls(windows, start, end, now_ms)
 
     @property
     def last_hour(self) -> int:

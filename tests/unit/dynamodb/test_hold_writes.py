@@ -1,12 +1,13 @@
 """A write that returns or settles held amounts requires that they are there."""
 
 from zae_limiter.admission.quotas import HoldWrite
+from zae_limiter.admission.windows import HoldName
 from zae_limiter.dynamodb.items import bucket as stored
 from zae_limiter.dynamodb.items.bucket_updates import write_holds
 from zae_limiter.dynamodb.items.update_expression import UpdateExpression
 
 KEY = stored.key("ns", "user", "api", 0)
-SWEPT, SETTLED = (5, 60), (5, 90)
+SWEPT, SETTLED = HoldName(5, 60), HoldName(5, 90)
 
 
 def rendered(write):

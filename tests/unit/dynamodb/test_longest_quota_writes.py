@@ -23,7 +23,7 @@ from zae_limiter.admission.rebase import full_bucket, full_limit, rebase
 from zae_limiter.admission.settle import reset_moves, reset_quotas, top_up_quotas
 from zae_limiter.admission.tally import Tally
 from zae_limiter.admission.thresholds import Mark
-from zae_limiter.admission.windows import balance_in
+from zae_limiter.admission.windows import HoldName, balance_in
 from zae_limiter.dynamodb.buckets import writes
 from zae_limiter.dynamodb.buckets.cache import FreshBucket
 from zae_limiter.dynamodb.buckets.changes import BucketChange
@@ -147,11 +147,12 @@ class Bucket:
     def names(self, rate, is_expired):
         number = self.number(rate)
         first = self.now_ms // 1000 // 300 - (len(STEPS) if is_expired else -1)
-        return [(number, (first + step) * 300) for step in STEPS]
+        moments = [(first + step) * 300 for step in STEPS]
+        return [HoldName(number, moment, of_child) for moment in moments for of_child in (0, 1)]
 
     def holds(self, *, is_expired):
         return [
-            QuotaHold(key, 1000, *name, "0.origin")
+            QuotaHold(key, 1000, *name[:2], "0.origin", 0, name.through_child)
             for key in self.in_force.quota_keys
             for name in self.names(self.in_force.rate_of(key), is_expired)
         ]

@@ -156,7 +156,8 @@ class HistoryMethods(RepositoryMixin):
         from zae_limiter.usage.report import UsageQuery
 
         offered = tuple(WindowType(window) for window in self._context.snapshot_windows)
-        return UsageQuery.parse(window_type, start_time, end_time, offered)
+        now_ms = self._context.clock()
+        return UsageQuery.parse(window_type, start_time, end_time, offered, now_ms)
 
 
 def _check_subject(entity_id: str | None, resource: str | None) -> None:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from zae_limiter.admission.fit import fits
 from zae_limiter.admission.image import BucketImage, is_paused
-from zae_limiter.admission.in_force import InForce, plain_name
+from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.moves import Wanted
-from zae_limiter.admission.quotas import QuotaHold, QuotaSettlement
-from zae_limiter.admission.request import NO_NAMES, Charge, ChargeRequest, Settlement
+from zae_limiter.admission.quotas import OfChild, QuotaHold, QuotaSettlement
+from zae_limiter.admission.request import (
+    NO_NAMES,
+    Charge,
+    ChargeRequest,
+    Settlement,
+    part_of_child,
+)
 from zae_limiter.admission.reservation import advance_milli
 from zae_limiter.admission.slots import SlotHold
 
@@ -47,6 +53,10 @@ class BucketChange:
     through_milli: Mapping[str, int] | None = None
     is_debt: bool = False
     elsewhere: int = 0
+
+    def of_child(self, key: str) -> OfChild:
+        """Return the part of the change of one limit that a child makes as well."""
+        return part_of_child(key, self.amounts_milli, self.through_child, self.through_milli)
 
     @property
     def must_fit(self) -> bool:
@@ -271,20 +281,17 @@ def total_at(changes: Sequence[BucketChange], image: BucketImage, now_ms: int) -
     }
 
 
-def through_children(changes: Iterable[BucketChange]) -> dict[str, int]:
-    """Add up the amounts that changes take on behalf of children, net of credits, by limit."""
+def through_children(
+    changes: Iterable[BucketChange], *, without: Collection[str] = ()
+) -> dict[str, int]:
+    """Add up the amounts that changes take on behalf of children, net of credits, by limit.
+
+    Those of quotas depend on what is held, see ``PlannedQuotas.with_children``.
+    """
     sums: dict[str, int] = {}
     for change in changes:
-        if change.through_milli is not None:
-            settled = {each.hold.key for each in change.quotas}
-            for key, amount in change.through_milli.items():
-                if amount and (key in change.amounts_milli or key in settled):
-                    sums[key] = sums.get(key, 0) + amount
-        elif names := change.through_child:
-            for key, amount in change.amounts_milli.items():
-                if amount and plain_name(key) in names:
-                    sums[key] = sums.get(key, 0) + amount
-            for each in change.quotas:
-                if each.change and plain_name(each.hold.key) in names:
-                    sums[each.hold.key] = sums.get(each.hold.key, 0) + each.change
+        if change.through_child or change.through_milli is not None:
+            for key in change.amounts_milli:
+                if key not in without and (units := change.of_child(key).units):
+                    sums[key] = sums.get(key, 0) + units
     return sums

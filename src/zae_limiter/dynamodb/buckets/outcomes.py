@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from zae_limiter.admission.fit import has_no_debt
 from zae_limiter.admission.image import BucketImage, level_milli
@@ -32,7 +32,8 @@ class Applied:
     change has no slots. ``life`` is that of the bucket which the slots belong to. ``quota_holds``
     are the amounts of quotas that a charge holds, ``renewed_quotas`` the seconds at which renewed
     ones expire; None for those that have expired. ``is_overdrawn`` says that a charge in shadow
-    mode has taken a limit of an unsplit bucket below zero.
+    mode has taken a limit of an unsplit bucket below zero. ``numbers`` are those of the lives of
+    the limits, by stored name, which the slots belong to.
     """
 
     image: BucketImage | None
@@ -45,6 +46,7 @@ class Applied:
     quota_holds: tuple[QuotaHold, ...] = ()
     renewed_quotas: tuple[int | None, ...] = ()
     is_overdrawn: bool = False
+    numbers: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -84,8 +86,9 @@ def outcomes_of_write(
     carried = changes if are_all else [changes[position] for position in positions]
     applied = applied_outcomes(carried, bucket, now_ms)
     if moments:
+        numbers = slot_numbers(bucket.image)
         applied = [
-            replace(each, moments=moments.get(position), life=bucket.image.life)
+            replace(each, moments=moments.get(position), life=bucket.image.life, numbers=numbers)
             for position, each in zip(positions, applied, strict=True)
         ]
     if quotas is not None:
@@ -112,6 +115,11 @@ def outcomes_of_write(
         ):
             outcomes[position] = Rejected(image=bucket.image, now_ms=now_ms, shard=bucket.shard)
     return outcomes
+
+
+def slot_numbers(image: BucketImage) -> dict[str, int]:
+    """Return the numbers of the lives of the limits that have slots."""
+    return {key: image.limits[key].number for key in image.holds or {}}
 
 
 def outcomes_behind_others(

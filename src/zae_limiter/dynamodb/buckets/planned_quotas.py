@@ -74,10 +74,12 @@ class PlannedQuotas:
                 if key not in change.in_force.quota_keys:
                     continue
                 amount = change.amounts_milli[key]
+                of_child = change.of_child(key)
                 if change.forfeits:
-                    ledger.count(amount)
+                    ledger.count(amount, of_child.units)
                 else:
-                    holds[position].append(ledger.take(amount, as_debt=change.is_debt))
+                    held = ledger.take_with_child(of_child, amount, as_debt=change.is_debt)
+                    holds[position] += held
             asked = any(key in changes[at].amounts_milli for at in charging if changes[at].must_fit)
             self._planned[key] = ledger.finish(asked=asked)
         self.holds = {position: tuple(each) for position, each in holds.items() if each}
@@ -91,7 +93,7 @@ class PlannedQuotas:
                 if each.hold.key == key:
                     ledger.settle(each, is_same=self._is_same(key, change))
             if change.forfeits and not change.is_charge:
-                ledger.count(change.amounts_milli.get(key, 0))
+                ledger.count(change.amounts_milli.get(key, 0), change.of_child(key).units)
             if change.renewed_quotas:
                 before = self.renewed.get(position, (None,) * len(change.renewed_quotas))
                 moments = list(before)
@@ -112,6 +114,17 @@ class PlannedQuotas:
     def writes(self) -> list[HoldWrite]:
         """Return the changes of held amounts, which the write makes besides the moves."""
         return [each.holds for each in self._planned.values() if not each.holds.is_empty]
+
+    def with_children(self, through_milli: Mapping[str, int]) -> dict[str, int]:
+        """Return usage through children with that of quotas, which ``through_milli`` may contain.
+
+        What dead calls of children held is not their usage any more, however it is swept.
+        """
+        others = {key: each for key, each in through_milli.items() if key not in self._keys}
+        planned = self._planned.items()
+        return others | {
+            key: of_child for key, each in planned if (of_child := each.through_children)
+        }
 
     def applied(self) -> Mapping[str, QuotaMove]:
         """Return the planned changes of each quota."""

@@ -176,13 +176,15 @@ def _late_credits(given: Sequence[BucketChange]) -> dict[str, tuple[int, int]]:
 
 
 def _late_quotas(given: Sequence[BucketChange]) -> dict[str, tuple[int, int]]:
-    """Return the changes of usage by settlements of quotas that do not exist any more."""
-    changes: dict[str, int] = {}
+    """Return the usage of settlements of quotas that do not exist any more."""
+    changes: dict[str, tuple[int, int]] = {}
     for change in given:
         for each in change.quotas:
-            changes[each.hold.key] = changes.get(each.hold.key, 0) + each.change
-    through = through_children(given)
-    return {key: (units, through.get(key, 0)) for key, units in changes.items() if units}
+            units, of_children = changes.get(each.hold.key, (0, 0))
+            late = each.late_usage
+            of_child = late if each.hold.through_child else 0
+            changes[each.hold.key] = units + late, of_children + of_child
+    return {key: units for key, units in changes.items() if any(units)}
 
 
 def _with_bucket(
@@ -266,7 +268,7 @@ def _missing_limits(image: BucketImage, changes: Sequence[BucketChange]) -> dict
 def _with_limits(
     image: BucketImage, missing: set[str], in_force: InForce, now_ms: int
 ) -> BucketImage:
-    added = {key: full_limit(in_force.rate_of(key), now_ms) for key in missing}
+    added = {key: full_limit(in_force.rate_of(key), now_ms, image.writes) for key in missing}
     return image._replace(limits={**image.limits, **added})
 
 

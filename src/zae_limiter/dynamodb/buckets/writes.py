@@ -12,6 +12,7 @@ from zae_limiter.admission.moves import Move, Wanted, after, first_move, guessed
 from zae_limiter.admission.quotas import first_quota_move
 from zae_limiter.admission.rebase import (
     drop,
+    forgotten_of_children,
     full_bucket,
     has_room,
     is_unused,
@@ -162,11 +163,14 @@ class CarriedChanges:
         quotas: PlannedQuotas | None = None,
     ) -> CarriedChanges:
         carried = [changes[position].without_absent_limits(image) for position in positions]
+        through_milli = through_children(carried)
+        if quotas is not None:
+            through_milli = quotas.with_children(through_milli)
         result = cls(
             positions=positions,
             wanted=total_at(carried, image, now_ms),
             admitted=sum(change.admitted for change in carried),
-            through_milli=through_children(carried),
+            through_milli=through_milli,
             slots=slots,
             quotas=quotas,
             has_charge=any(change.is_charge for change in carried),
@@ -405,9 +409,14 @@ def rebase(
     if not is_paused(target, now_ms):
         target = target._replace(paused_until_ms=None)
     counts, turn = None, Turn(context.write_id)
+    counted = Counted(through_milli=_forgotten_of_children(bucket.image, target))
     if is_over(bucket, now_ms, usage_ms):
-        counts = hour_counts(FreshBucket(bucket), bucket, now_ms, usage_ms=usage_ms)
+        fresh = FreshBucket(bucket)
+        counts = hour_counts(fresh, bucket, now_ms, usage_ms=usage_ms, counted=counted)
         turn = turn_of(bucket, counts, context.write_id)
+        target = _reachable(bucket, target, [], turns=True)
+    elif counted.through_milli:  # a dropped limit would leave its counts to one that counts here
+        counts = counts_of_running_hour(bucket, now_ms // HOUR_MS, counted)
         target = _reachable(bucket, target, [], turns=True)
     else:
         target = _reachable(bucket, target, _drops_of_one_write(bucket, target), turns=False)
@@ -440,6 +449,15 @@ def rebase(
         store_first=turn.store_first,
         begins_hour=turn.begins_hour,
     )
+
+
+def _forgotten_of_children(image: BucketImage, target: BucketImage) -> dict[str, int]:
+    """Return the change of the usage through children by what quotas forget, by stored name."""
+    return {
+        key: -units
+        for key, before in image.limits.items()
+        if (units := forgotten_of_children(before, target.limits.get(key)))
+    }
 
 
 def _reachable(

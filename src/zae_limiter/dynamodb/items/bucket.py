@@ -6,10 +6,12 @@ consumed before a merge     m_<name>    by shards that were merged into this one
 parameters of a limit       p_<name>    capacity:refill:period:index in tokens and seconds; the
                                         refill is empty if it is the capacity. Of a limit on calls
                                         in flight c:slots:lease_ttl:index, and :soft behind it.
-                                        Of a quota or soft rate q:index:notation
+                                        Of a quota or soft rate q:index:notation. Behind the index
+                                        of slots or of a quota is the number of its life,
+                                        index.number, unless that is 0: wc when it began
 slots that are held         x{i}_{f}    of the limit with index i, by the second f of their expiry
 amounts that are held       y{i}_{k}_{f} of the quota with index i, in its window k; f is 0 if they
-                                        never expire
+                                        never expire. y{i}_{k}_{f}_1 are those that children hold
 top-ups of a quota          z{i}        relative to the window, as the balance is
 last raised threshold       e{i}        ten times the number of the window, and its position
 last exhausted window       d{i}        its number; somebody was told of a rejection in it
@@ -55,6 +57,7 @@ from zae_limiter.admission.image import (
 )
 from zae_limiter.admission.rate_text import rate_of, text_of
 from zae_limiter.admission.shards.tree import WHOLE, Shard, of_shard
+from zae_limiter.admission.usage import held_usage
 from zae_limiter.admission.windows import HoldName, QuotaState, Terms
 from zae_limiter.dynamodb.items.attributes import Item, flag, n, s
 from zae_limiter.dynamodb.items.keys import BucketId as BucketId  # noqa: PLC0414 - exported
@@ -67,6 +70,7 @@ from zae_limiter.dynamodb.items.usage.hours import (
     CONCURRENT,
     FINISHED,
     HOUR,
+    LIFE,
     ORIGIN,
     QUOTA,
     TURN_MARK,
@@ -84,6 +88,7 @@ EARLIER_WRITE_IDS = ("w1", "w2", "w3")
 MAX_LIMITS_WITH_EARLIER_IDS = 4  # with more, the item would exceed the 1 KB of a write unit
 CASCADE, PARENT = "cascade", "parent_id"
 HELD_AMOUNT = "y"  # followed by the index of the limit, the window and the second of the expiry
+OF_CHILD = "_1"  # ends the name of an amount that children hold
 TOPPED, MARKED, EXHAUSTED = "z", "e", "d"  # each followed by the index of the quota
 HELD = "x"  # followed by the index of the limit and the second of the expiry
 SOFT_SLOTS = ":soft"  # ends the parameters of slots that never reject
@@ -197,6 +202,24 @@ def in_full(item: Item) -> StoredBucket:
     return replace(bucket, image=image)
 
 
+def counted_hours(item: Item, now_ms: int | None = None) -> list[OriginHour]:
+    """Return the running hour of an item, and the finished one if the item still holds it.
+
+    What calls hold of quotas is left out of the running hour. Given a moment, only what dead calls
+    hold is left out, which is what has expired by then.
+    """
+    counted = item_hours.counted_hours(item)
+    if not counted or not any(map(is_held_amount, item)):
+        return counted
+    held = held_usage(decode(item).image, now_ms)
+    return [item_hours.without_held(counted[0], item, held), *counted[1:]]
+
+
+def is_held_amount(attribute: str) -> bool:
+    """Tell whether an attribute counts amounts that calls hold of a quota."""
+    return attribute[:1] == HELD_AMOUNT and attribute[1:2].isdigit()
+
+
 def merged_milli(item: Item, name: str) -> int:
     """Return the consumption of a limit by shards that were merged into this one."""
     return int(item[MERGED + name]["N"]) if MERGED + name in item else 0
@@ -213,6 +236,7 @@ def _decode(item: Item) -> StoredBucket:
                 unpack(item[PARAMETERS + limit]["S"]),
                 int(item[CONSUMED + limit]["N"]),
                 item_hours.consumed_before(item, hours.indexes[limit]),
+                number=item_hours.life_number_of(item[PARAMETERS + limit]["S"]),
             )
     bucket = StoredBucket(
         _image(item, limits),
@@ -273,7 +297,7 @@ def _decode_again(item: Item, known: StoredBucket) -> StoredBucket:
         counted = state.counted_milli
         if has_other_hours:
             counted = item_hours.consumed_before(item, hours.indexes[limit])
-        limits[limit] = LimitState(balance, state.rate, consumed, counted)
+        limits[limit] = LimitState(balance, state.rate, consumed, counted, None, state.number)
         has_quotas = has_quotas or state.quota is not None
     image = _image(item, limits)
     if has_quotas:
@@ -345,8 +369,9 @@ def _with_holds(item: Item, image: BucketImage) -> BucketImage:
 
 def hold_name(limit_index: int, name: HoldName) -> str:
     """Return the attribute of an amount that calls hold of a quota."""
-    window, expires_s = name
-    return f"{HELD_AMOUNT}{limit_index}_{window}_{expires_s}"
+    window, expires_s, through_child = name
+    of_child = OF_CHILD if through_child else ""
+    return f"{HELD_AMOUNT}{limit_index}_{window}_{expires_s}{of_child}"
 
 
 def _with_quotas(item: Item, image: BucketImage, indexes: Mapping[str, int]) -> BucketImage:
@@ -354,10 +379,11 @@ def _with_quotas(item: Item, image: BucketImage, indexes: Mapping[str, int]) -> 
     names = {indexes[name]: name for name, state in image.limits.items() if is_quota(state.rate)}
     holds: dict[str, dict[HoldName, int]] = {name: {} for name in names.values()}
     for attribute, value in item.items():
-        if attribute[:1] == HELD_AMOUNT and attribute[1:2].isdigit():
-            index, window, expires_s = map(int, attribute[1:].split("_"))
+        if is_held_amount(attribute):
+            index, window, expires_s, *of_child = map(int, attribute[1:].split("_"))
             if index in names:
-                holds[names[index]][window, expires_s] = int(value["N"])
+                hold = HoldName(window, expires_s, bool(of_child))
+                holds[names[index]][hold] = int(value["N"])
     limits = dict(image.limits)
     for index, name in names.items():
         others = [item.get(f"{letter}{index}") for letter in (TOPPED, MARKED, EXHAUSTED)]
@@ -374,17 +400,19 @@ def _one_of(shards: int, bucket: StoredBucket, item: Item) -> StoredBucket:
     return replace(bucket, shard=shard, rates=rates, image=of_shard(bucket.image, shard))
 
 
-def pack(rate: Rate, limit_index: int) -> str:
+def pack(rate: Rate, limit_index: int, number: int = 0) -> str:
     """Pack parameters as whole tokens and seconds, in which limits are defined.
 
     The refill is left out where it is the capacity, as it usually is: every byte is billed.
+    ``number`` is that of the limit's life, which only slots and quotas have.
     """
     capacity, refill, period = (str(part // MILLI) for part in rate[:3])
+    place = f"{limit_index}{LIFE}{number}" if number else limit_index
     if is_slots(rate):
         soft = SOFT_SLOTS if is_soft(rate) else ""
-        return f"{CONCURRENT}{capacity}:{period}:{limit_index}{soft}"
+        return f"{CONCURRENT}{capacity}:{period}:{place}{soft}"
     if rate.terms is not None:
-        return f"{QUOTA}{limit_index}:{text_of(rate)}"
+        return f"{QUOTA}{place}:{text_of(rate)}"
     return f"{capacity}:{'' if refill == capacity else refill}:{period}:{limit_index}"
 
 
@@ -412,14 +440,24 @@ def limit_indexes(
 
 
 def digest_of(
-    rates: Mapping[str, Rate], indexes: Mapping[str, int], paused_until_ms: int | None = None
+    rates: Mapping[str, Rate],
+    indexes: Mapping[str, int],
+    paused_until_ms: int | None = None,
+    numbers: Mapping[str, int] = {},
 ) -> str:
     """Return a digest that changes with every parameter of every limit in the item.
 
-    The digest also changes with every pause: two pauses that end at different moments have
-    different digests, so that a client which knows of the first one does not end the second.
+    ``numbers`` are those of the lives of limits, where they are not 0. The digest also changes
+    with every pause: two pauses that end at different moments have different digests, so that a
+    client which knows of the first one does not end the second.
     """
-    digest = _digest(tuple(sorted((name, rate, indexes[name]) for name, rate in rates.items())))
+    digest = _digest(
+        tuple(
+            sorted(
+                (name, rate, indexes[name], numbers.get(name, 0)) for name, rate in rates.items()
+            )
+        )
+    )
     return paused_digest(digest, paused_until_ms)
 
 
@@ -430,8 +468,8 @@ def paused_digest(digest: str, paused_until_ms: int | None) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _digest(limits: tuple[tuple[str, Rate, int], ...]) -> str:
-    text = "\n".join(f"{name} {pack(rate, index)}" for name, rate, index in limits)
+def _digest(limits: tuple[tuple[str, Rate, int, int], ...]) -> str:
+    text = "\n".join(f"{name} {pack(rate, *place)}" for name, rate, *place in limits)
     return base64.urlsafe_b64encode(hashlib.blake2s(text.encode(), digest_size=6).digest()).decode()
 
 

@@ -343,7 +343,8 @@ def structural_write(
         elif state.consumed_milli != old.consumed_milli:
             update.add(stored.CONSUMED + name, state.consumed_milli - old.consumed_milli)
         if old is None or old.rate != state.rate:
-            update.set(stored.PARAMETERS + name, s(stored.pack(rates[name], indexes[name])))
+            packed = stored.pack(rates[name], indexes[name], state.number)
+            update.set(stored.PARAMETERS + name, s(packed))
     dropped = before.keys() - target.limits.keys()
     for name in sorted(dropped):
         _drop(update, name, before[name], now_ms)
@@ -355,7 +356,8 @@ def structural_write(
     write_holds(update, [each.holds for each in quotas], indexes)
     _forget_quotas(update, bucket, target, indexes)
     paused_until_ms = target.paused_until_ms
-    update.set(stored.DIGEST, s(stored.digest_of(rates, indexes, paused_until_ms)))
+    numbers = {name: state.number for name, state in target.limits.items()}
+    update.set(stored.DIGEST, s(stored.digest_of(rates, indexes, paused_until_ms, numbers)))
     if paused_until_ms != bucket.image.paused_until_ms:
         _set_not_before(update, paused_until_ms)
     update.set_number(stored.VERSION, target.config_version)
@@ -458,23 +460,29 @@ def _forget_quotas(
     target: BucketImage,
     indexes: Mapping[str, int],
 ) -> None:
-    """Remove the holds, top-ups and marks of quotas that are dropped or become another kind.
+    """Remove what calls hold of lives of quotas that end, and of quotas that nobody needs.
 
-    No write may have come since: it could have added holds. The same is required of a quota that
-    gets another calendar, since its windows may have the numbers that they had before.
+    No write may have come since: it could have added holds. Top-ups and marks are removed of quotas
+    that are dropped or become another kind.
     """
     for name, state in bucket.image.limits.items():
         after = target.limits.get(name)
-        if state.quota is None or (after is not None and has_same_windows(state.rate, after.rate)):
+        if state.quota is None:
+            continue
+        goes_on = after is not None and has_same_windows(state.rate, after.rate)
+        left = after.quota.holds if after is not None and after.quota is not None else {}
+        if goes_on and len(left) == len(state.quota.holds):
             continue
         update.require_equal(stored.WRITES, n(bucket.image.writes))
-        if after is not None and is_same_quota(state.rate, after.rate):
+        if after is not None and after.rate != state.rate and is_same_quota(state.rate, after.rate):
             continue  # see _rebased_quotas
         for hold in state.quota.holds:
-            update.remove(stored.hold_name(indexes[name], hold))
-        update.remove(f"{stored.TOPPED}{indexes[name]}")
-        update.remove(f"{stored.MARKED}{indexes[name]}")
-        update.remove(f"{stored.EXHAUSTED}{indexes[name]}")
+            if hold not in left:
+                update.remove(stored.hold_name(indexes[name], hold))
+        if not goes_on:
+            update.remove(f"{stored.TOPPED}{indexes[name]}")
+            update.remove(f"{stored.MARKED}{indexes[name]}")
+            update.remove(f"{stored.EXHAUSTED}{indexes[name]}")
 
 
 def _drop(update: UpdateExpression, name: str, state: LimitState, now_ms: int) -> None:

@@ -11,11 +11,17 @@ from collections.abc import Iterable
 from zae_limiter import schema
 from zae_limiter.dynamodb.items import transact_items as actions
 from zae_limiter.dynamodb.items.attributes import Item, text
-from zae_limiter.dynamodb.items.bucket import GENERATION, SHARDS, WRITES, ShardId
+from zae_limiter.dynamodb.items.bucket import (
+    GENERATION,
+    SHARDS,
+    WRITES,
+    ShardId,
+    counted_hours,
+)
 from zae_limiter.dynamodb.items.transact_items import Action
 from zae_limiter.dynamodb.items.usage import day_row
 from zae_limiter.dynamodb.items.usage.day_row import OriginHour, day_of
-from zae_limiter.dynamodb.items.usage.hours import ORIGIN, counted_hours
+from zae_limiter.dynamodb.items.usage.hours import ORIGIN
 
 MAX_ROWS = 2  # usage rows of one item: its running hour may be of another day than the finished
 
@@ -32,7 +38,8 @@ def guards(item: Item) -> tuple[str, ...]:
 def stored_hours(items: Iterable[Item], retention_days: int) -> list[Action]:
     """Return the actions that store the hours of the items, one for each usage row.
 
-    The items count no more hours, so their origins are closed.
+    The items count no more hours, so their origins are closed. Calls in flight count their costs
+    at their ends.
     """
     if not retention_days:
         return []

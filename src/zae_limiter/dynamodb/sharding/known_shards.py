@@ -202,7 +202,7 @@ def whole_image(buckets: Collection[StoredBucket], now_ms: int) -> BucketImage:
         for key, rate in rates.items():
             own = effective(rate, bucket.shard)
             limits[key] = (
-                at_rate(stored[key], own, now_ms) if key in stored else full_limit(own, now_ms)
+                at_rate(stored[key], own, now_ms, 0) if key in stored else full_limit(own, now_ms)
             )
         shards[bucket.shard] = bucket.image._replace(limits=limits)
     return combine(shards, rates, now_ms)

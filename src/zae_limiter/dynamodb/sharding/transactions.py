@@ -127,13 +127,17 @@ def siblings(items: Iterable[Item]) -> set[Key]:
 
 
 class ShardMoves(NamedTuple):
-    """The moves of one shard in a transaction, and its changes of held slots and amounts."""
+    """The moves of one shard in a transaction, and its changes of held slots and amounts.
+
+    ``through_milli`` is the usage of its quotas that children count as well.
+    """
 
     key: Item
     bucket: stored.StoredBucket
     moves: list[Move]
     slot_writes: Sequence[SlotWrite] = ()
     hold_writes: Sequence[HoldWrite] = ()
+    through_milli: Mapping[str, int] = NOTHING
 
 
 class Gathering(NamedTuple):
@@ -160,8 +164,8 @@ def gather(
 ) -> Gathering:
     """Make the moves of several shards at once; the first one counts the admission.
 
-    ``through_milli`` are the amounts that a child counts, too, and ``elsewhere`` the admission if
-    it is a call of another bucket.
+    ``through_milli`` are the amounts of rates that a child counts, too, and ``elsewhere`` the
+    admission if it is a call of another bucket.
     """
     gathering, through_left = Gathering([], {}, {}), dict(through_milli)
     for part in parts:
@@ -169,8 +173,9 @@ def gather(
         trailer = WriteTrailer.to(bucket, write_id, admitted if first else 0)
         counts = None
         tally = Tally(elsewhere=elsewhere) if elsewhere and first else NO_TALLY
-        if through_milli or not tally.is_empty or is_over(bucket, now_ms, usage_ms):
-            through = _taken_through(part.moves, through_left)
+        is_counted = bool(through_milli or part.through_milli) or not tally.is_empty
+        if is_counted or is_over(bucket, now_ms, usage_ms):
+            through = {**_taken_through(part.moves, through_left), **part.through_milli}
             counts = hour_counts(
                 FreshBucket(bucket),
                 bucket,

@@ -47,7 +47,8 @@ def _exact(value: Any) -> Any:
 def pack_bucket(image: BucketImage) -> bytes:
     """Return ``(fields, name, balance, capacity, refill, period, consumed, counted, ...)``.
 
-    A mapping at the end has the terms of quotas and soft limits, and the state of quotas.
+    A mapping at the end has, by name, the number of a limit's life, the terms of quotas and soft
+    limits, and the state of quotas.
     """
     limits, holds, tally = image.limits, image.holds, image.tally
     fields: list[Any] = list(image[1:])
@@ -63,7 +64,9 @@ def pack_bucket(image: BucketImage) -> bytes:
         flat += (key, state.balance_milli, *state.rate[:3])
         flat += (state.consumed_milli, state.counted_milli)
         if state.rate.terms is not None:
-            extras[key] = (text_of(state.rate), *plain_quota(state.quota))
+            extras[key] = (state.number, text_of(state.rate), *plain_quota(state.quota))
+        elif state.number:
+            extras[key] = (state.number,)
     if extras:
         flat.append(extras)
     return pack(flat)
@@ -76,8 +79,11 @@ def unpack_bucket(packed: bytes) -> BucketImage:
         flat[at]: LimitState(flat[at + 1], Rate(*flat[at + 2 : at + 5]), *flat[at + 5 : at + 7])
         for at in range(0, len(flat), LIMIT_FIELDS)
     }
-    for key, (text, *quota) in extras.items():
-        limits[key] = replace(limits[key], rate=rate_of(text), quota=quota_of(*quota))
+    for key, (number, *terms) in extras.items():
+        limits[key].number = number
+        if terms:
+            text, *quota = terms
+            limits[key] = replace(limits[key], rate=rate_of(text), quota=quota_of(*quota))
     if len(fields) > _TALLY_AT:
         fields[_TALLY_AT] = _tally(fields[_TALLY_AT])
     return BucketImage(limits, *fields)

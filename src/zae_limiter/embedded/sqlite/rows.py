@@ -8,11 +8,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from zae_limiter.admission.image import BucketImage, LimitState, Rate
+from zae_limiter.admission.image import BucketImage, LimitState, Rate, is_quota
 from zae_limiter.admission.rate_text import rate_of, text_of
 from zae_limiter.admission.tally import Tally
 from zae_limiter.admission.usage import WindowUsage
-from zae_limiter.admission.windows import plain_quota, quota_of
+from zae_limiter.admission.windows import QUOTA_FIELDS, plain_quota, quota_of
 from zae_limiter.exceptions import IncompatibleSchemaError, RateLimiterUnavailable
 from zae_limiter.models.audit import AuditEvent
 from zae_limiter.models.config import LevelConfig, OnUnavailable
@@ -40,12 +40,13 @@ def encode_bucket(image: BucketImage) -> str:
     """Write ``[format, {name: limit}, config_version, expires, hour, admitted, counted, writes]``.
 
     A limit is ``[balance, [capacity, refill, period], consumed, counted]``, a quota or soft limit
-    ``[balance, notation, consumed, counted, [[[window, expires], held], ...], topped, mark]``. If
-    there are such counts, ``{name: through children}`` and the values of ``Tally.stored`` follow.
-    If calls have held slots or quotas, or the bucket is paused, ``{name: [[expires, slots], ...]},
-    end of the pause, life`` follow, too. The text is formatted by hand, a third faster than by
-    ``json``, because every charge writes it. Names of limits have no character that JSON would
-    escape.
+    ``[balance, notation, consumed, counted, [[[window, expires], held], ...], topped, mark,
+    exhausted]``. ``1`` follows the expiry of what children hold. The number of a limit's life comes
+    last, unless it is 0. If there are such counts, ``{name: through children}`` and the values of
+    ``Tally.stored`` follow. If calls have held slots or quotas, or the bucket is paused, ``{name:
+    [[expires, slots], ...]}, end of the pause, life`` follow, too. The text is formatted by hand, a
+    third faster than by ``json``, because every charge writes it. Names of limits have no character
+    that JSON would escape.
     """
     limits = ",".join(
         [
@@ -78,21 +79,28 @@ def encode_bucket(image: BucketImage) -> str:
 def _encode_rate(state: LimitState) -> str:
     capacity, refill, period, _ = state.rate
     counts = f"{state.consumed_milli},{state.counted_milli}"
+    if state.number:
+        counts = f"{counts},{state.number}"
     return f"[{state.balance_milli},[{capacity},{refill},{period}],{counts}]"
 
 
 def _encode_terms(state: LimitState) -> str:
-    counts = state.consumed_milli, state.counted_milli
-    return _encode((state.balance_milli, text_of(state.rate), *counts, *plain_quota(state.quota)))
+    fields = [state.balance_milli, text_of(state.rate), state.consumed_milli, state.counted_milli]
+    fields += plain_quota(state.quota)
+    return _encode([*fields, state.number] if state.number else fields)
 
 
 def _decode_limit(
-    balance: int, rate: list[int] | str, consumed: int, counted: int, *quota: Any
+    balance: int, rate: list[int] | str, consumed: int, counted: int, *more: Any
 ) -> LimitState:
-    if isinstance(rate, str):
-        return LimitState(balance, rate_of(rate), consumed, counted, quota_of(*quota))
-    capacity, refill, period = rate
-    return LimitState(balance, Rate(capacity, refill, period), consumed, counted)
+    if not isinstance(rate, str):
+        capacity, refill, period = rate
+        number = more[0] if more else 0
+        return LimitState(balance, Rate(capacity, refill, period), consumed, counted, number=number)
+    parsed = rate_of(rate)
+    at = QUOTA_FIELDS if is_quota(parsed) else 0
+    quota, number = quota_of(*more[:at]), more[at] if len(more) > at else 0
+    return LimitState(balance, parsed, consumed, counted, quota, number)
 
 
 def encode_tally(tally: Tally) -> str:

@@ -43,6 +43,7 @@ from zae_limiter.dynamodb.items.bucket_updates import (
 )
 from zae_limiter.dynamodb.items.transact_items import Action
 from zae_limiter.dynamodb.items.update_expression import UpdateExpression
+from zae_limiter.dynamodb.items.usage.hours import CHILDREN
 from zae_limiter.models.audit import AuditAction, AuditedChange
 from zae_limiter.models.limit import plain_amounts
 from zae_limiter.models.timestamps import MILLI
@@ -214,5 +215,9 @@ def _update(shard: ReadShard, refilled: RefilledShard) -> UpdateExpression:
     update = bucket_update(key, refilled.all_moves(), trailer)
     require_same(update, bucket)
     require_generation(update, bucket)
-    write_holds(update, [each.holds for each in refilled.quotas], bucket.hours.indexes)
+    indexes = bucket.hours.indexes
+    write_holds(update, [each.holds for each in refilled.quotas], indexes)
+    for each in refilled.quotas:
+        if each.through_children:
+            update.add(f"{CHILDREN}{indexes[each.move.key]}", each.through_children)
     return update

@@ -21,7 +21,8 @@ its admitted, rejected          ua, ur
 its ax, rx, rf, wt, sh, rq      ue, ux, uf, uw, us, uq
 
 The index of a limit is the fourth part of its parameters,
-``p_{limit} = capacity:refill:period:index``.
+``p_{limit} = capacity:refill:period:index``. Behind that of slots or of a quota may be the number
+of its life, ``index.number``.
 """
 
 from __future__ import annotations
@@ -60,7 +61,8 @@ RUNNING_TALLY = REJECTED, OF_CHILDREN, WAITED, SHADOWED, AS_FURTHER, ELSEWHERE
 FINISHED_TALLY = FINISHED_REJECTED, "ux", "uw", "us", "uf", "ue"
 CONCURRENT = "c:"  # begins the parameters of a limit on calls in flight: c:slots:lease_ttl:index
 QUOTA = "q:"  # begins the parameters of a quota or soft limit: q:index:notation without the name
-_BUDGET = re.compile(r"q:[0-9]+:[0-9.]+([A-Z]{3})/")  # the amount of a budget has its currency
+LIFE = "."  # between the index of slots or of a quota and the number of its life
+_BUDGET = re.compile(r"q:[0-9.]+:[0-9.]+([A-Z]{3})/")  # the amount of a budget has its currency
 TURN_MARK = "~"  # the first character of a write id that creates an item or turns its hour
 
 _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
@@ -114,16 +116,27 @@ def limit_index_of(parameters: str) -> int:
 
     Raises IncompatibleSchemaError for a kind of limit that this version does not know.
     """
+    return int(_place(parameters).partition(LIFE)[0])
+
+
+@lru_cache(maxsize=4096)
+def life_number_of(parameters: str) -> int:
+    """Return the number of a limit's life from its stored parameters; 0 if none is stored."""
+    return int(_place(parameters).partition(LIFE)[2] or 0)
+
+
+def _place(parameters: str) -> str:
+    """Return the index of a limit, and the number of its life behind it if there is one."""
     if parameters.startswith(QUOTA):
-        return int(parameters.split(":", 2)[1])
+        return parameters.split(":", 2)[1]
     if parameters[:1].isalpha() and not is_concurrent(parameters):
         raise IncompatibleSchemaError(
             f"a limit of kind {parameters.partition(':')[0]!r}",
             "rates, calls in flight and quotas",
             "bring every client to the newest version",
         )
-    _, _, _, index, *_ = parameters.split(":")
-    return int(index)
+    _, _, _, place, *_ = parameters.split(":")
+    return place
 
 
 @lru_cache(maxsize=4096)
@@ -213,6 +226,16 @@ def running_hour(item: Item) -> OriginHour:
         _amount(item, ADMITTED),
         running_tally(item, state.indexes),
     )
+
+
+def without_held(
+    counted: OriginHour, item: Item, held: Mapping[str, tuple[int, int]]
+) -> OriginHour:
+    """Return an hour without usage that calls hold, by limit: all, and that through children."""
+    used = dict(counted.used_milli)
+    for name, (units, through_children) in held.items():
+        _add_usage(used, item, name, -units, -through_children)
+    return counted._replace(used_milli=used)
 
 
 def consumed_before(item: Item, index: int) -> int:

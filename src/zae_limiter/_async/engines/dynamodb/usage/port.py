@@ -41,6 +41,7 @@ class DynamoUsage:
                 query.last_hour,
                 _rows_per_page(query, limit),
                 page.first_entity if is_sorted else "",
+                query.now_ms,
             ),
             page,
         )
@@ -70,9 +71,8 @@ class DynamoUsage:
         return top.end()
 
     async def _all(self, subject: Subject, query: UsageQuery) -> UsageDays:
-        return await usage_days(
-            self._context, subject, HourRange(query.start_hour, query.last_hour)
-        )
+        hours = HourRange(query.start_hour, query.last_hour, now_ms=query.now_ms)
+        return await usage_days(self._context, subject, hours)
 
 
 def _rows_per_page(query: UsageQuery, limit: int) -> int:

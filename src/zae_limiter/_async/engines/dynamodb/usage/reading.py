@@ -35,13 +35,15 @@ AFTER_ALL_USAGE = "#USAGE$"  # `$` comes right after `#`
 class HourRange(NamedTuple):
     """Hours since 1970 from ``first`` to before ``end``; the reader needs about ``wanted`` rows.
 
-    In the index of a resource, the first day may start at ``first_entity``.
+    In the index of a resource, the first day may start at ``first_entity``. ``now_ms`` is that of
+    the query.
     """
 
     first: int
     end: int
     wanted: int = MAX_QUERY_PAGE
     first_entity: str = ""
+    now_ms: int = 0
 
     @property
     def first_day(self) -> int:
@@ -192,7 +194,9 @@ class UsageDays:
             stored = await self._rows.take()
             self._is_over = not stored
             rows = self._with_live(self._whole_days(stored))
-            rows = await live.resolve(self._client, self._namespace_id, rows, self._live.origins)
+            rows = await live.resolve(
+                self._client, self._namespace_id, rows, self._live.origins, self._range.now_ms
+            )
             if hours := _bucket_hours(rows, self._range):
                 return hours
         return []
@@ -259,7 +263,9 @@ async def usage_days(
     if hours.first >= hours.end or not context.usage_days:  # 0 days: the table keeps no usage
         rows = EntityRows(context, "", [], hours)
     elif entity_id is not None:
-        live_hours = await live.of_entity(context.client, namespace_id, entity_id, resource)
+        live_hours = await live.of_entity(
+            context.client, namespace_id, entity_id, resource, hours.now_ms
+        )
         partition = schema.pk_entity(namespace_id, entity_id)
         resources = [resource] if resource else await _used_resources(context.client, partition)
         rows = EntityRows(context, partition, resources, hours)

@@ -25,7 +25,13 @@ from zae_limiter.admission.shards.tree import Shard
 from zae_limiter.admission.slots import swept
 from zae_limiter.dynamodb.buckets.cache import BucketCache
 from zae_limiter.dynamodb.buckets.changes import BucketChange, through_children, total
-from zae_limiter.dynamodb.buckets.outcomes import Applied, Outcome, Rejected, ShardMerged
+from zae_limiter.dynamodb.buckets.outcomes import (
+    Applied,
+    Outcome,
+    Rejected,
+    ShardMerged,
+    slot_numbers,
+)
 from zae_limiter.dynamodb.buckets.pending import PendingChange
 from zae_limiter.dynamodb.buckets.planned_quotas import PlannedQuotas
 from zae_limiter.dynamodb.buckets.planned_slots import Moments, PlannedSlots
@@ -100,9 +106,11 @@ class MultiShardWriter:
                     for shard, amounts in spread.items()
                 }
                 parts, moments, life = _shard_moves(shards, moves), None, ""
+                numbers: dict[str, int] = {}
                 if change.in_force.slot_keys:
                     parts, moments = _with_slots(parts, change, now_ms)
                     life = next((each.life for each in images.values() if each.life), "")
+                    numbers = slot_numbers(images[min(images)])
                 quota_holds: tuple[QuotaHold, ...] = ()
                 if change.in_force.quota_keys:
                     parts, quota_holds = _with_quotas(parts, shards, change, now_ms)
@@ -113,6 +121,7 @@ class MultiShardWriter:
                         moments=moments,
                         life=life,
                         quota_holds=quota_holds,
+                        numbers=numbers,
                     )
             if not backoff.pause():
                 raise RateLimiterUnavailable(CROWDED)
@@ -247,14 +256,16 @@ class MultiShardWriter:
         Those of a charge count the acquire, and its amounts that come through a child. A repayment
         between shards counts nothing: the charge has counted them.
         """
-        write_id, change = new_write_id(now_ms), of_charge
+        write_id, change, through = new_write_id(now_ms), of_charge, transactions.NOTHING
+        if change is not None:
+            through = through_children([change], without=change.in_force.quota_keys)
         gathering = transactions.gather(
             parts,
             write_id,
             0 if change is None else change.admitted,
             now_ms=now_ms,
             usage_ms=self._usage_rows.kept_ms,
-            through_milli=transactions.NOTHING if change is None else through_children([change]),
+            through_milli=through,
             elsewhere=0 if change is None else change.elsewhere,
         )
         bucket_id = pending.bucket_id
@@ -347,7 +358,9 @@ def _with_quotas(
     for part in parts:
         moves = [each for each in part.moves if not quotas.has(each.key)]
         if part.bucket.shard == first:
-            part = part._replace(hold_writes=quotas.writes())  # noqa: PLW2901 - the same part
+            part = part._replace(  # noqa: PLW2901 - the same part
+                hold_writes=quotas.writes(), through_milli=quotas.with_children({})
+            )
             moves += quotas.moves()
         with_quotas.append(part._replace(moves=moves))
     life = bucket.image.life

@@ -16,7 +16,7 @@ from zae_limiter.dynamodb.items import keys
 from zae_limiter.dynamodb.items.attributes import Item, integer, s
 from zae_limiter.dynamodb.items.bucket import BucketId, ShardId
 from zae_limiter.dynamodb.items.keys import Key
-from zae_limiter.dynamodb.items.usage import day_row, hours
+from zae_limiter.dynamodb.items.usage import day_row
 from zae_limiter.dynamodb.items.usage.day_row import OriginHour, RowId, UsageRow
 from zae_limiter.exceptions import RateLimiterUnavailable
 
@@ -26,14 +26,18 @@ HoursOfRow = dict[tuple[int, str], OriginHour]  # by hour and origin
 
 
 class LiveHours(NamedTuple):
-    """Hours of bucket items by the row that they belong to, and the origins that were read."""
+    """Hours of bucket items by the row that they belong to, and the origins that were read.
+
+    What has expired by ``now_ms`` is not held, and no usage.
+    """
 
     by_row: dict[RowId, HoursOfRow]
     origins: set[str]
+    now_ms: int = 0
 
     def add(self, shard_id: ShardId, item: Item) -> None:
         """Add the hours that an item holds."""
-        for origin_hour in hours.counted_hours(item):
+        for origin_hour in bucket_item.counted_hours(item, self.now_ms):
             origin, hour = origin_hour.origin, origin_hour.hour
             row_id = RowId(day_row.day_of(hour), *shard_id[1:])
             self.by_row.setdefault(row_id, {})[hour, origin] = origin_hour
@@ -41,7 +45,11 @@ class LiveHours(NamedTuple):
 
 
 def of_entity(
-    client: DynamoClient, namespace_id: str, entity_id: str, resource: str | None
+    client: DynamoClient,
+    namespace_id: str,
+    entity_id: str,
+    resource: str | None,
+    now_ms: int,
 ) -> LiveHours:
     """Read the hours that all live shards of an entity hold, on one resource or on all.
 
@@ -53,7 +61,7 @@ def of_entity(
         unread = {BucketId(namespace_id, entity_id, resource).shard(0)}
     read: set[ShardId] = set()
     shards: dict[BucketId, dict[Shard, int]] = {}
-    found = LiveHours({}, set())
+    found = LiveHours({}, set(), now_ms)
     for _ in range(MAX_ROUNDS):
         wanted = {keys.bucket(*shard_id): shard_id for shard_id in unread}
         read |= unread
@@ -88,7 +96,11 @@ def _indexed_shards(
 
 
 def resolve(
-    client: DynamoClient, namespace_id: str, rows: Sequence[UsageRow], known: Collection[str]
+    client: DynamoClient,
+    namespace_id: str,
+    rows: Sequence[UsageRow],
+    known: Collection[str],
+    now_ms: int,
 ) -> list[UsageRow]:
     """Add the hours that bucket items hold to rows with open origins.
 
@@ -101,7 +113,7 @@ def resolve(
     shard_ids = {row.id: row.id.shard_id(namespace_id) for row in unread}
     buckets = [keys.bucket(*shard_id) for shard_id in shard_ids.values()]
     items = batch_get(client, buckets, consistent=True)
-    found = LiveHours({}, set())
+    found = LiveHours({}, set(), now_ms)
     for shard_id in set(shard_ids.values()):
         if (item := items.get(keys.bucket(*shard_id))) is not None:
             found.add(shard_id, item)

@@ -43,6 +43,7 @@ class DynamoUsage:
                 query.last_hour,
                 _rows_per_page(query, limit),
                 page.first_entity if is_sorted else "",
+                query.now_ms,
             ),
             page,
         )
@@ -72,7 +73,8 @@ class DynamoUsage:
         return top.end()
 
     def _all(self, subject: Subject, query: UsageQuery) -> UsageDays:
-        return usage_days(self._context, subject, HourRange(query.start_hour, query.last_hour))
+        hours = HourRange(query.start_hour, query.last_hour, now_ms=query.now_ms)
+        return usage_days(self._context, subject, hours)
 
 
 def _rows_per_page(query: UsageQuery, limit: int) -> int:

@@ -1,0 +1,168 @@
+"""A limit that changes and changes back begins a new life: holds belong to the life they are of."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from zae_limiter.models.limit import Limit
+from zae_limiter_contract._async.base import Contract
+from zae_limiter_contract._async.world import (
+    API,
+    USER,
+    Failure,
+    World,
+    failing,
+    require_usage_history,
+)
+
+NOON = datetime(2026, 3, 10, 12, tzinfo=UTC)
+DAILY = Limit.quota("tokens", 100, per="day")
+MONTHLY = Limit.quota("tokens", 100, per="month")
+SESSION = Limit.quota("tokens", 100, after_first_use="5h")
+RATE = Limit.per_minute("tokens", 100)
+SLOTS = Limit.concurrent("tokens", 2)
+USD = Limit.budget("spend", "100.00", per="day", currency="USD")
+EUR = Limit.budget("spend", "100.00", per="day", currency="EUR")
+
+
+async def state(world: World, name: str = "tokens") -> tuple[Any, Any, Any]:
+    """Return what is left, used and held of a quota."""
+    answer = await world.limiter.check_availability(USER, API, {})
+    shown = next(each for each in answer.statuses if each.limit_name == name)
+    return shown.available, shown.used, shown.held
+
+
+async def use_under(world: World, limit: Limit) -> None:
+    """Set a limit, and bring the bucket to it."""
+    await world.configure(limit)
+    async with world.limiter.acquire(USER, API, {limit.name: 1}):
+        pass
+
+
+async def total(world: World, name: str = "tokens") -> Any:
+    """Return the whole usage of a limit."""
+    require_usage_history(world.spec)
+    return (await world.repo.get_usage_summary(USER, API)).total[name]
+
+
+class LimitLifeContract(Contract):
+    """The end of a call concerns the life of the limit that has admitted it, and no later one."""
+
+    @pytest.fixture
+    def changing(self, world: World) -> World:
+        world.clock.set(int(NOON.timestamp() * 1000))
+        return world
+
+    async def test_a_call_from_before_a_rate_takes_no_hold_of_a_later_quota(
+        self, changing: World
+    ) -> None:
+        await changing.configure(DAILY)
+        with failing():
+            async with changing.acquire(tokens=60):
+                await use_under(changing, RATE)
+                await changing.configure(DAILY)
+                other = changing.acquire(tokens=100)
+                await other.__aenter__()
+                raise Failure
+        assert await state(changing) == (0, 0, 100)
+        assert not await changing.granted(tokens=1)
+        await other.__aexit__(None, None, None)
+        assert await state(changing) == (0, 100, 0)
+        assert await total(changing) == 101
+
+    async def test_a_cost_from_before_a_rate_is_usage_of_the_later_quota(
+        self, changing: World
+    ) -> None:
+        await changing.configure(DAILY)
+        async with changing.acquire(tokens=60) as lease:
+            await use_under(changing, RATE)
+            await use_under(changing, DAILY)
+            await lease.settle(tokens=70)
+        assert await state(changing) == (99, 1, 0)
+        assert await total(changing) == 72
+
+    async def test_a_call_that_ends_under_a_rate_counts_its_cost_once(
+        self, changing: World
+    ) -> None:
+        await changing.configure(DAILY)
+        async with changing.acquire(tokens=60) as lease:
+            await use_under(changing, RATE)
+            await lease.settle(tokens=70)
+        assert await total(changing) == 71
+
+    async def test_a_calendar_that_is_changed_and_changed_back_charges_a_call_once(
+        self, changing: World
+    ) -> None:
+        await changing.configure(DAILY)
+        async with changing.acquire(tokens=60):
+            await use_under(changing, MONTHLY)
+            await use_under(changing, DAILY)
+        assert await state(changing) == (38, 62, 0)
+        assert await total(changing) == 62
+
+    async def test_a_call_takes_no_hold_of_a_calendar_that_came_back(self, changing: World) -> None:
+        await changing.configure(DAILY)
+        old = changing.acquire(tokens=30)
+        await old.__aenter__()
+        await use_under(changing, MONTHLY)
+        await changing.configure(DAILY)
+        async with changing.acquire(tokens=60):
+            with failing():
+                await old.__aexit__(Failure, error := Failure(), None)
+                raise error
+            assert (await state(changing))[2] == 60
+        assert await total(changing) == 61
+
+    async def test_a_first_use_quota_that_comes_back_keeps_its_holds(self, changing: World) -> None:
+        await changing.configure(SESSION)
+        old = changing.acquire(tokens=60)
+        await old.__aenter__()
+        await use_under(changing, DAILY)
+        await changing.configure(SESSION)
+        async with changing.acquire(tokens=80):
+            await old.__aexit__(None, None, None)
+            assert await state(changing) == (20, 0, 80)
+        assert await state(changing) == (20, 80, 0)
+        assert await total(changing) == 141
+
+    async def test_a_currency_that_comes_back_keeps_its_holds(self, changing: World) -> None:
+        await changing.configure(USD)
+        old = changing.limiter.acquire(USER, API, {"spend": "60"})
+        await old.__aenter__()
+        await use_under(changing, EUR)
+        await changing.configure(USD)
+        async with changing.limiter.acquire(USER, API, {"spend": "80"}):
+            await old.__aexit__(None, None, None)
+            assert await state(changing, "spend") == (Decimal(20), 0, 80)
+        assert await state(changing, "spend") == (Decimal(20), 80, 0)
+
+    async def test_a_call_from_before_a_rate_frees_no_later_slot(self, changing: World) -> None:
+        await changing.configure(SLOTS)
+        old = changing.acquire(tokens=2)
+        await old.__aenter__()
+        await use_under(changing, RATE)
+        await changing.configure(SLOTS)
+        async with changing.acquire(tokens=2):
+            await old.__aexit__(None, None, None)
+            assert not await changing.granted(tokens=1)
+        await changing.take(tokens=2)
+
+    async def test_a_call_renews_no_hold_of_a_later_life(self, changing: World) -> None:
+        await changing.configure(DAILY)
+        old = changing.acquire(tokens=60)
+        await old.__aenter__()
+        await use_under(changing, RATE)
+        await changing.configure(DAILY)
+        dead = changing.acquire(tokens=60)
+        await dead.__aenter__()
+        changing.clock.advance(seconds=1)
+        async with changing.acquire(tokens=40):
+            assert (await state(changing))[2] == 100
+            await old.__aexit__(None, None, None)
+            assert (await state(changing))[2] == 100
+        await dead.__aexit__(None, None, None)
+        assert await state(changing) == (0, 100, 0)
