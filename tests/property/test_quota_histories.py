@@ -44,6 +44,14 @@ AIMED = {
         stops=True,
         kinds=(*CALENDARS, "first use"),
     ),
+    "limits change there and back": Profile(
+        calendars=True,
+        returns=True,
+        pause_ms=2000,
+        kinds=(*CALENDARS, "first use"),
+        hold_ttls=(20, None),
+        limits=1,
+    ),
     "buckets are split and merged": Profile(shards=True, kinds=CALENDARS[:2]),
     "split buckets and faults": Profile(
         shards=True,
@@ -98,6 +106,7 @@ DEFECTS = {
     defects.MarksTwice: "nothing goes wrong",
     defects.SetsOtherAmounts: "amounts change",
     defects.KeepsNumbers: "calendars and kinds change",
+    defects.ReusesNumbers: "limits change there and back",
     defects.ForgetsTopUps: "calendars and kinds change",
     defects.ChargesBeforeShadows: "calls come in groups",
     defects.RetriesAtItsOwnEdge: "time zone data differ",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import count
 
 from tests.support.quotas.admin import Rules, reached, within
 from tests.support.quotas.client import Call, Client
@@ -306,6 +307,16 @@ class KeepsNumbers(World):
         if not self.configs:
             return super().next_number(name)
         return self.configs[1].limits[name].number
+
+
+class ReusesNumbers(World):
+    """A limit with another calendar gets the lowest number that is free."""
+
+    def next_number(self, name: str) -> int:
+        if not self.configs:
+            return super().next_number(name)
+        taken = {quota.number for quota in self.configs[max(self.configs)].limits.values()}
+        return next(number for number in count(1) if number not in taken)
 
 
 class ForgetsTopUps(Rules):

@@ -43,6 +43,7 @@ class Profile:
     resets: bool = False
     amounts: bool = False  # other amounts
     calendars: bool = False  # other calendars and kinds
+    returns: bool = False  # changes of calendars and kinds are taken back
     shards: bool = False
     forgets: bool = False  # items are deleted as soon as their time to live allows it
     largest: int = 30
@@ -240,12 +241,19 @@ class World:
             limits = dict(self.configs[version - 1].limits)
             name = self.random.choice(list(limits))
             if self.profile.calendars and (not self.profile.amounts or self.random.random() < 0.5):
-                limits[name] = self.new_quota(name)
+                limits[name] = self.other_quota(name)
             else:
                 amount = self.random.choice((40, 60, 100, 150))
                 limits[name] = replace(limits[name], amount=amount)
         self.configs[version] = Config(version, limits)
         self.ledger.know(self.configs[version])
+
+    def other_quota(self, name: str) -> Quota:
+        """Return a limit with another calendar or kind, or one that it had before."""
+        if not self.profile.returns or self.random.random() < 0.3:
+            return self.new_quota(name)
+        before = self.random.choice([config.limits[name] for config in self.configs.values()])
+        return replace(before, number=self.next_number(name), era=next(self._eras))
 
     def next_number(self, name: str) -> int:
         """Return the number of a limit with another calendar."""
