@@ -33,7 +33,8 @@ MANY = 120  # entities: several batches, and more than the first page of the sta
 
 
 def declare(**sections: Any) -> LimitsManifest:
-    return LimitsManifest.from_dict(sections)
+    """Return a manifest; one without any setting cannot be read, only made."""
+    return LimitsManifest.from_dict(sections) if sections else LimitsManifest()
 
 
 def rates(**limits: object) -> dict[str, Any]:
@@ -419,7 +420,9 @@ class ManifestContract(Contract):
         assert 0 < made < len(entities)
         plan = await provisioner.plan(declare(entities=entities))
         assert (len(plan.changes), plan.unchanged) == (len(entities) - made, made)
-        result = await provisioner.apply(declare(resources={API: rates(rpm=1)}), wait_seconds=0)
+        result = await provisioner.apply(
+            declare(resources={API: rates(rpm=1)}), wait_seconds=0, allow_deletions=made
+        )
         assert (result.created, result.deleted) == (1, made)
         assert (await world.repo.list_entities_with_custom_limits("_default_"))[0] == []
 
@@ -471,7 +474,7 @@ class ManifestContract(Contract):
 
     async def test_a_manifest_of_another_namespace_is_refused(self, world: World) -> None:
         with pytest.raises(ValidationError, match="is not the namespace 'default'"):
-            await world.repo.provisioner().apply(declare(namespace="other"))
+            await world.repo.provisioner().apply(declare(namespace="other", system=rates(rpm=1)))
 
 
 def _state(world: World, principal: str) -> StateStore:

@@ -35,7 +35,8 @@ MANY = 120  # entities: several batches, and more than the first page of the sta
 
 
 def declare(**sections: Any) -> LimitsManifest:
-    return LimitsManifest.from_dict(sections)
+    """Return a manifest; one without any setting cannot be read, only made."""
+    return LimitsManifest.from_dict(sections) if sections else LimitsManifest()
 
 
 def rates(**limits: object) -> dict[str, Any]:
@@ -417,7 +418,9 @@ class ManifestContract(Contract):
         assert 0 < made < len(entities)
         plan = provisioner.plan(declare(entities=entities))
         assert (len(plan.changes), plan.unchanged) == (len(entities) - made, made)
-        result = provisioner.apply(declare(resources={API: rates(rpm=1)}), wait_seconds=0)
+        result = provisioner.apply(
+            declare(resources={API: rates(rpm=1)}), wait_seconds=0, allow_deletions=made
+        )
         assert (result.created, result.deleted) == (1, made)
         assert world.repo.list_entities_with_custom_limits("_default_")[0] == []
 
@@ -469,7 +472,7 @@ class ManifestContract(Contract):
 
     def test_a_manifest_of_another_namespace_is_refused(self, world: World) -> None:
         with pytest.raises(ValidationError, match="is not the namespace 'default'"):
-            world.repo.provisioner().apply(declare(namespace="other"))
+            world.repo.provisioner().apply(declare(namespace="other", system=rates(rpm=1)))
 
 
 def _state(world: World, principal: str) -> StateStore:
