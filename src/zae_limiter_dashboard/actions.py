@@ -12,7 +12,12 @@ from zae_limiter.models.audit import SYSTEM_SUBJECT, resource_subject
 from zae_limiter.models.bucket import MAX_PAUSE_S, check_pause
 from zae_limiter.models.limit import Limit, check_amounts, check_limits
 from zae_limiter.naming import DEFAULT_RESOURCE, check_entity_id, check_resource
-from zae_limiter_ops.cli.shared.formatting import describe_limits, format_amount, format_duration
+from zae_limiter_ops.cli.shared.formatting import (
+    LEVELS,
+    describe_limits,
+    format_amount,
+    format_duration,
+)
 from zae_limiter_ops.cli.shared.param_types import parse_amount
 from zae_limiter_ops.reports.columns import plain_values
 
@@ -21,6 +26,7 @@ if TYPE_CHECKING:
 
     from zae_limiter import SyncRepository
     from zae_limiter.models.bucket import BucketState
+    from zae_limiter.models.config import ConfigSource
     from zae_limiter_dashboard.board import Board
     from zae_limiter_ops.cli.shared.errors import GivenOptions
 
@@ -312,6 +318,10 @@ class Level(NamedTuple):
         else:
             repository.delete_system_defaults(principal, replaces=before)
 
+    def in_force(self, repository: SyncRepository) -> tuple[list[Limit], ConfigSource | None]:
+        """Return the limits in force at the level, and the level that has them."""
+        return repository.get_limits_in_force(self.entity_id or None, self.resource or None)
+
     def next_levels(self) -> tuple[Level, ...]:
         """Return the levels whose limits apply without those of this level, the first one first."""
         if not self.entity_id:
@@ -335,13 +345,15 @@ def _preview_limits(place: Place, fields: Fields) -> Preview:
     level = Level.of(fields)
     limits = list(check_limits(parse_limits(fields.get("limits", ""))))
     before = parse_limits(fields.get("before", ""))
-    names = dict.fromkeys([limit.name for limit in (*before, *limits)])
-    old, new = _by_name(before), _by_name(limits)
+    old, new = (
+        _by_name(before) or _from_elsewhere(place.repository, level, limits),
+        _by_name(limits),
+    )
     return Preview(
         title=f"Set {level.title}",
         changes=tuple(
             PageChange(name, old.get(name, "none"), new.get(name, "none"))
-            for name in names
+            for name in dict.fromkeys([*old, *new])
             if old.get(name) != new.get(name)
         ),
         words=level.words,
@@ -362,6 +374,25 @@ def _preview_limits(place: Place, fields: Fields) -> Preview:
 
 def _by_name(limits: Iterable[Limit]) -> dict[str, str]:
     return {limit.name: describe_limits([limit]) for limit in limits}
+
+
+def _from_elsewhere(
+    repository: SyncRepository, level: Level, limits: Sequence[Limit]
+) -> dict[str, str]:
+    """Return the limits in force at a level without limits of its own, with their levels."""
+    in_force, source = level.in_force(repository)
+    if source is not None:
+        texts = _by_name(in_force).items()
+        return {name: f"{text} ({LEVELS[source]})" for name, text in texts}
+    superseded = repository.superseded_limits(
+        limits, level.entity_id or None, level.resource or None
+    )
+    return {
+        f"{each.limit.name} on {each.resource or 'other resources'}": (
+            f"{describe_limits([each.limit])} ({LEVELS[each.source]})"
+        )
+        for each in superseded
+    }
 
 
 def touched_by(place: Place, level: Level) -> Touched:

@@ -547,17 +547,20 @@ class PageRoutes:
             "limits": "",
             "before": "",
             "level": None,
+            "in_force": None,
             "changed_by": None,
         }
         if name == "set-limits":
             level = Level.of(fields)
             stored = level.stored(repository)
+            in_force, source = level.in_force(repository)
             # What was typed stays, but it replaces the limits that are shown now.
             before = fields["before"] if "before" in fields and not is_conflict else None
             values |= {
                 "level": level,
                 "stored": stored,
-                "limits": fields.get("limits", limit_lines(stored)),
+                "in_force": None if stored or source is None else (in_force, source),
+                "limits": fields.get("limits", limit_lines(stored or in_force)),
                 "before": limit_lines(stored) if before is None else before,
             }
             if is_conflict:

@@ -11,7 +11,7 @@ from zae_limiter.models.entity import Entity
 from zae_limiter.models.usage import WindowType
 from zae_limiter.naming import DEFAULT_RESOURCE, check_entity_id, check_resource
 from zae_limiter_ops.cli.entity.report import entity_json
-from zae_limiter_ops.cli.shared.formatting import limits_json
+from zae_limiter_ops.cli.shared.formatting import limits_json, superseded_json
 from zae_limiter_service.access import MANAGING, READING
 from zae_limiter_service.answers import Answer, json_answer, problem
 from zae_limiter_service.fields import (
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from zae_limiter import Repository
+    from zae_limiter.models.config import SupersededLimit
     from zae_limiter.models.limit import Limit
     from zae_limiter_service.requests import Handler, ServiceRequest
     from zae_limiter_service.stores import NamespaceStores
@@ -45,8 +46,11 @@ _RESOURCE_QUERY = Field(
     "resource", RESOURCE_OR_DEFAULT, text="Resource; default: _default_, all without their own"
 )
 _IF_MISSING = Field("if_missing", FLAG, text="Keep what is stored already")
+_MERGE = Field("merge", FLAG, text="Keep the limits in force, and replace only those named")
 _LIMITS_BODY = fields(
-    Field("limits", LIMITS, True, "Limits, as objects or in the notation of -l"), _IF_MISSING
+    Field("limits", LIMITS, True, "Limits, as objects or in the notation of -l"),
+    _IF_MISSING,
+    _MERGE,
 )
 _SYSTEM_BODY = fields(
     Field("limits", LIMITS, text="Limits; default: those that are stored"),
@@ -56,6 +60,7 @@ _SYSTEM_BODY = fields(
         text="Answer in an outage; none removes it; default: as stored",
     ),
     _IF_MISSING,
+    _MERGE,
 )
 _CREATE_BODY = fields(
     Field("entity_id", ENTITY, True, "Id"),
@@ -242,15 +247,18 @@ class ConfigRoutes:
     async def set_limits(self, request: ServiceRequest) -> Answer:
         entity_id, resource = _bucket(request)
         values, repository = request.fields(), await self._repository(request)
+        superseded = await _superseded(repository, values, entity_id, resource)
         changed = await repository.set_limits(
             entity_id,
             values["limits"],
             resource,
             request.caller.name,
             if_missing=bool(values["if_missing"]),
+            merge=bool(values["merge"]),
         )
         after = await repository.get_limits(entity_id, resource)
-        return _limits({"entity_id": entity_id, "resource": resource}, after, changed=changed)
+        subject = {"entity_id": entity_id, "resource": resource}
+        return _changed(subject, after, changed, superseded)
 
     async def delete_limits(self, request: ServiceRequest) -> Answer:
         entity_id, resource = _bucket(request)
@@ -272,11 +280,16 @@ class ConfigRoutes:
     async def set_defaults(self, request: ServiceRequest) -> Answer:
         resource = check_resource(request.arguments[0])
         values, repository = request.fields(), await self._repository(request)
+        superseded = await _superseded(repository, values, None, resource)
         changed = await repository.set_resource_defaults(
-            resource, values["limits"], request.caller.name, if_missing=bool(values["if_missing"])
+            resource,
+            values["limits"],
+            request.caller.name,
+            if_missing=bool(values["if_missing"]),
+            merge=bool(values["merge"]),
         )
         after = await repository.get_resource_defaults(resource)
-        return _limits({"resource": resource}, after, changed=changed)
+        return _changed({"resource": resource}, after, changed, superseded)
 
     async def delete_defaults(self, request: ServiceRequest) -> Answer:
         resource = check_resource(request.arguments[0])
@@ -297,11 +310,16 @@ class ConfigRoutes:
         if not limits:
             raise ValidationError("limits", None, "are missing: a policy belongs to limits")
         policy = None if named == "none" else OnUnavailable.parse(named) if named else KEEP
+        superseded = await _superseded(repository, values, None, None)
         changed = await repository.set_system_defaults(
-            limits, policy, request.caller.name, if_missing=bool(values["if_missing"])
+            limits,
+            policy,
+            request.caller.name,
+            if_missing=bool(values["if_missing"]),
+            merge=bool(values["merge"]),
         )
         after, kept = await repository.get_system_defaults()
-        return _limits({"on_unavailable": kept}, after, changed=changed)
+        return _changed({"on_unavailable": kept}, after, changed, superseded)
 
     async def delete_system(self, request: ServiceRequest) -> Answer:
         repository = await self._repository(request)
@@ -349,6 +367,25 @@ def _bucket(request: ServiceRequest) -> tuple[str, str]:
 
 def _limits(subject: dict[str, Any], limits: Sequence[Limit], **more: bool) -> Answer:
     return json_answer(200, {**subject, **more, "limits": limits_json(limits)})
+
+
+async def _superseded(
+    repository: Repository, values: dict[str, Any], entity_id: str | None, resource: str | None
+) -> list[SupersededLimit]:
+    """Return the limits in force that the limits of a body supersede."""
+    if values["merge"] or not values["limits"]:
+        return []
+    return await repository.superseded_limits(values["limits"], entity_id, resource)
+
+
+def _changed(
+    subject: dict[str, Any],
+    limits: Sequence[Limit],
+    changed: bool,
+    superseded: Sequence[SupersededLimit],
+) -> Answer:
+    gone = superseded_json(superseded if changed else ())
+    return _limits({**subject, "superseded": gone}, limits, changed=changed)
 
 
 def _read(path: str, handler: Handler, summary: str, schema: str, query: Any = None) -> Route:

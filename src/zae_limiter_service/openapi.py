@@ -65,7 +65,9 @@ _ENTITY = {
 _OF_ENTITY = {"entity_id": _TEXT, "resource": _TEXT, **_LIMITS}
 _OF_RESOURCE = {"resource": _TEXT, **_LIMITS}
 _OF_SYSTEM = {"on_unavailable": _TEXT_OR_NULL, **_LIMITS}
-_CHANGED, _DELETED = {"changed": _FLAG}, {"deleted": _FLAG}
+_SUPERSEDED = _object({"limit_name": _TEXT, "resource": _TEXT_OR_NULL, "source": _TEXT})
+_CHANGED = {"changed": _FLAG, "superseded": {"type": "array", "items": _SUPERSEDED}}
+_DELETED = {"deleted": _FLAG}
 _PROBLEM = {"type": _TEXT, "title": _TEXT, "status": {"type": "integer"}, "detail": _TEXT}
 
 SCHEMAS: dict[str, dict[str, Any]] = {

@@ -128,6 +128,30 @@ def test_limits_of_every_level_are_edited(page, level, stored):
     assert stored(page.repository) == [Limit.per_day("rpd", 7), Limit.concurrent("parallel", 3)]
 
 
+def test_the_form_begins_with_the_limits_in_force(page):
+    client = page.client()
+    text = html.unescape(client.page("actions/set-limits", entity="new", resource="gpt-4"))
+    [shown] = re.findall(r"<textarea[^>]*>(.*?)</textarea>", text, re.DOTALL)
+    assert shown.split() == ["rpd:10/day", "tpd:1000/day"]
+    assert "Stored now: none" in text
+    assert "(resource defaults); a limit that you remove below no longer applies here" in text
+    fields = fields_of(text) | {"limits": "tpd:500/day"}
+    fields.pop("step")
+    text = html.unescape(preview(client, "set-limits", **fields))
+    assert re.search(r"rpd</td>.*?rpd 10/day \(resource defaults\)</td>.*?none", text, re.DOTALL)
+    confirm(client, "set-limits", text)
+    assert page.repository.get_limits("new", "gpt-4") == [Limit.per_day("tpd", 500)]
+
+
+def test_a_preview_for_all_resources_names_what_no_longer_applies_on_each(page):
+    client = page.client()
+    fields = {"entity": "new", "resource": "", "before": ""}
+    text = html.unescape(preview(client, "set-limits", limits="tpd:5/day", **fields))
+    assert "rpd on gpt-4" in text
+    assert "rpm on other resources" in text
+    assert "rpm 60/min (system defaults)" in text
+
+
 LEVELS = [
     ({}, "system delete-defaults --yes", lambda repo: repo.get_system_defaults()[0]),
     (

@@ -43,6 +43,7 @@ GOOD = {
     "ttl": [30, 0.1, None],
     "limits": [["rpm:5/min"], [{"name": "rpd", "capacity": 5}], []],
     "if_missing": [True, False, None],
+    "merge": [True, False, None],
     "on_unavailable": ["allow", "none", None],
     "name": ["Acme", None],
     "parent_id": ["acme", None],
@@ -58,7 +59,7 @@ GOOD = {
     "parent": ["acme", None],
 }
 LEASE = {"entity", "resource", "amounts", "also", "timeout", "ttl"}
-COST, LIMITS = {"amounts", "also"}, {"limits", "if_missing"}
+COST, LIMITS = {"amounts", "also"}, {"limits", "if_missing", "merge"}
 CREATED = {"entity_id", "name", "parent_id", "cascade", "metadata", "if_missing"}
 USAGE = {"entity", "resource", "window", "start", "end"}
 LEASE_ID = "lease-of-the-gateway"  # stands for that of an open lease

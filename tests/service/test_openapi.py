@@ -84,6 +84,11 @@ def test_every_operation_answers_as_described(recorder, limiter):
     stored = ask("PUT", own, {"limits": LIMITS}, expected=200).json
     assert [each["name"] for each in stored["limits"]] == ["rpm", "usd"]
     assert ask("GET", own, expected=200).json["limits"] == stored["limits"]
+    more = ask("PUT", own, {"limits": ["tpm:5"], "merge": True}, expected=200).json
+    assert [each["name"] for each in more["limits"]] == ["rpm", "usd", "tpm"]
+    assert more["superseded"] == []
+    fewer = ask("PUT", own, {"limits": ["rpm:5", "tpm:5"]}, expected=200).json
+    assert fewer["superseded"] == [{"limit_name": "usd", "resource": "gpt-4", "source": "entity"}]
     assert ask("DELETE", own, expected=200).json["deleted"] is True
     ask("PUT", own, {"limits": ["rpm:nonsense"]}, expected=400)
     for path in ("/v1/resources/m%2Fllama3:8b/limits", "/v1/system/limits"):

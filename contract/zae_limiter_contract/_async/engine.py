@@ -40,6 +40,10 @@ from zae_limiter_contract._async.reach import ReachContract
 from zae_limiter_contract._async.refusals import RefusalContract
 from zae_limiter_contract._async.rejections import RejectionContract
 from zae_limiter_contract._async.remaining import RemainingContract
+from zae_limiter_contract._async.replaced_limits import (
+    RemovedLimitContract,
+    ReplacedLimitsContract,
+)
 from zae_limiter_contract._async.retry_after import RetryAfterContract
 from zae_limiter_contract._async.rollback import RollbackContract
 from zae_limiter_contract._async.settling import SettlingContract
@@ -135,6 +139,8 @@ class RecordContract(
     ReachContract,
     RefusalContract,
     RejectionContract,
+    RemovedLimitContract,
+    ReplacedLimitsContract,
     UsageContract,
     UsageQueryContract,
     ValidationContract,

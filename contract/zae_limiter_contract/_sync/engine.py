@@ -42,6 +42,10 @@ from zae_limiter_contract._sync.reach import ReachContract
 from zae_limiter_contract._sync.refusals import RefusalContract
 from zae_limiter_contract._sync.rejections import RejectionContract
 from zae_limiter_contract._sync.remaining import RemainingContract
+from zae_limiter_contract._sync.replaced_limits import (
+    RemovedLimitContract,
+    ReplacedLimitsContract,
+)
 from zae_limiter_contract._sync.retry_after import RetryAfterContract
 from zae_limiter_contract._sync.rollback import RollbackContract
 from zae_limiter_contract._sync.settling import SettlingContract
@@ -133,6 +137,8 @@ class RecordContract(
     ReachContract,
     RefusalContract,
     RejectionContract,
+    RemovedLimitContract,
+    ReplacedLimitsContract,
     UsageContract,
     UsageQueryContract,
     ValidationContract,

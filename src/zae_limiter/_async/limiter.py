@@ -11,6 +11,7 @@ from zae_limiter._async.acquire import Acquire, AcquireCall
 from zae_limiter._async.management import Management
 from zae_limiter._async.repository import Repository
 from zae_limiter._async.repository.config_reads import Fresh
+from zae_limiter.admission.resolution import UnknownLimit
 from zae_limiter.clock import Clock
 from zae_limiter.concurrency.calls import awithin
 from zae_limiter.exceptions import InfrastructureError, ValidationError
@@ -294,8 +295,6 @@ class RateLimiter(Management):
         prefer_stored: bool,
         also: FurtherResources | None = None,
     ) -> list[LimitStatus]:
-        from zae_limiter.admission.charge import statuses, under_limits
-
         call = AcquireCall(
             entity_id=check_entity_id(entity_id),
             resource=check_resource(resource),
@@ -308,6 +307,14 @@ class RateLimiter(Management):
             from zae_limiter._async.several import statuses_of_several
 
             return await statuses_of_several(call, needed, also)
+        try:
+            return await self._statuses_of(call, needed)
+        except UnknownLimit as error:
+            raise await call.charging.explained(error) from None
+
+    async def _statuses_of(self, call: AcquireCall, needed: Mapping[str, Any]) -> list[LimitStatus]:
+        from zae_limiter.admission.charge import statuses, under_limits
+
         scope = await call.scope()
         charging = call.charging
         images = await charging.images(scope)

@@ -22,6 +22,7 @@ from zae_limiter.admission.request import (
     Settlement,
     StaleLimits,
 )
+from zae_limiter.admission.resolution import UnknownLimit
 from zae_limiter.admission.several import JointCharge, Part, field_of, refunds, wanted_amounts
 from zae_limiter.admission.switches import denial
 from zae_limiter.clock import Deadline
@@ -184,7 +185,10 @@ class SeveralCharge:
         for call, amounts, field in zip(self.calls, self.amounts, self._fields, strict=True):
             scope, now_ms = await charging.scope(call, now_ms, deadline, fresh)
             parts.append(Part(scope, amounts, field))
-        return JointCharge.of(parts, now_ms), now_ms
+        try:
+            return JointCharge.of(parts, now_ms), now_ms
+        except UnknownLimit as error:
+            raise await charging.explained(error) from None
 
     async def _request(
         self, deadline: Deadline | None, fresh: Fresh | None = None, *, reads_first: bool

@@ -33,7 +33,7 @@ from zae_limiter.admission.reservation import (
     next_try_ms,
     on_waking,
 )
-from zae_limiter.admission.resolution import Scope
+from zae_limiter.admission.resolution import Scope, UnknownLimit
 from zae_limiter.admission.shards.combined import CombinedImage
 from zae_limiter.admission.shards.tree import WHOLE
 from zae_limiter.concurrency.calls import apause, awithin
@@ -88,6 +88,8 @@ class WaitingCall(AcquireCall):
                 rejected = error.statuses
             if not receipt.has_outcome:
                 await waiting.give_back()
+            if isinstance(error, UnknownLimit):
+                raise await self.charging.explained(error) from None
             raise
         finally:
             await self._count_end(scope, rejected, is_shadowed=is_shadowed)

@@ -24,7 +24,7 @@ from zae_limiter.admission.request import (
     Settlement,
     StaleLimits,
 )
-from zae_limiter.admission.resolution import Scope
+from zae_limiter.admission.resolution import Scope, UnknownLimit
 from zae_limiter.admission.switches import denial
 from zae_limiter.clock import Deadline
 from zae_limiter.concurrency.receipt import Receipt
@@ -120,6 +120,8 @@ class AcquireCall:
         except RateLimiterUnavailable as error:
             breaker.failed(error)
             raise
+        except UnknownLimit as error:
+            raise charging.explained(error) from None
         if denied is None:
             breaker.decided()
         if type(outcome) is Rejection:

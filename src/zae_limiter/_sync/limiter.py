@@ -13,6 +13,7 @@ from zae_limiter._sync.acquire import Acquire, AcquireCall
 from zae_limiter._sync.management import Management
 from zae_limiter._sync.repository import SyncRepository
 from zae_limiter._sync.repository.config_reads import Fresh
+from zae_limiter.admission.resolution import UnknownLimit
 from zae_limiter.clock import Clock
 from zae_limiter.concurrency.calls import within
 from zae_limiter.exceptions import InfrastructureError, ValidationError
@@ -292,8 +293,6 @@ class SyncRateLimiter(Management):
         prefer_stored: bool,
         also: FurtherResources | None = None,
     ) -> list[LimitStatus]:
-        from zae_limiter.admission.charge import statuses, under_limits
-
         call = AcquireCall(
             entity_id=check_entity_id(entity_id),
             resource=check_resource(resource),
@@ -306,6 +305,14 @@ class SyncRateLimiter(Management):
             from zae_limiter._sync.several import statuses_of_several
 
             return statuses_of_several(call, needed, also)
+        try:
+            return self._statuses_of(call, needed)
+        except UnknownLimit as error:
+            raise call.charging.explained(error) from None
+
+    def _statuses_of(self, call: AcquireCall, needed: Mapping[str, Any]) -> list[LimitStatus]:
+        from zae_limiter.admission.charge import statuses, under_limits
+
         scope = call.scope()
         charging = call.charging
         images = charging.images(scope)

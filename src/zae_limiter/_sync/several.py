@@ -24,6 +24,7 @@ from zae_limiter.admission.request import (
     Settlement,
     StaleLimits,
 )
+from zae_limiter.admission.resolution import UnknownLimit
 from zae_limiter.admission.several import JointCharge, Part, field_of, refunds, wanted_amounts
 from zae_limiter.admission.switches import denial
 from zae_limiter.clock import Deadline
@@ -186,7 +187,10 @@ class SeveralCharge:
         for call, amounts, field in zip(self.calls, self.amounts, self._fields, strict=True):
             scope, now_ms = charging.scope(call, now_ms, deadline, fresh)
             parts.append(Part(scope, amounts, field))
-        return JointCharge.of(parts, now_ms), now_ms
+        try:
+            return JointCharge.of(parts, now_ms), now_ms
+        except UnknownLimit as error:
+            raise charging.explained(error) from None
 
     def _request(
         self, deadline: Deadline | None, fresh: Fresh | None = None, *, reads_first: bool

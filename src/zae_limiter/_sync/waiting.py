@@ -35,7 +35,7 @@ from zae_limiter.admission.reservation import (
     next_try_ms,
     on_waking,
 )
-from zae_limiter.admission.resolution import Scope
+from zae_limiter.admission.resolution import Scope, UnknownLimit
 from zae_limiter.admission.shards.combined import CombinedImage
 from zae_limiter.admission.shards.tree import WHOLE
 from zae_limiter.concurrency.calls import pause, within
@@ -90,6 +90,8 @@ class WaitingCall(AcquireCall):
                 rejected = error.statuses
             if not receipt.has_outcome:
                 waiting.give_back()
+            if isinstance(error, UnknownLimit):
+                raise self.charging.explained(error) from None
             raise
         finally:
             self._count_end(scope, rejected, is_shadowed=is_shadowed)

@@ -23,6 +23,23 @@ from zae_limiter.models.config import (
 from zae_limiter.models.limit import Limit
 
 
+class UnknownLimit(ValidationError):
+    """A call names a limit that no bucket of its scope has; callers get a plain ValidationError."""
+
+    def __init__(self, scope: Scope, name: str, amount: object, field: str) -> None:
+        self.entity_ids = tuple([entity_id for entity_id, _ in scope.buckets])
+        self.resource = scope.resource
+        self.limit_name = name
+        names = ", ".join(sorted(scope.limits.names))
+        reason = f"is not a limit of {scope.resource!r}; its limits are {names}"
+        super().__init__(f"{field}.{name}", amount, reason)
+
+    def plain(self, removal: str = "") -> ValidationError:
+        """Return the error for the caller, with a note on the removal of the limit."""
+        reason = f"{self.reason}; {removal}" if removal else self.reason
+        return ValidationError(self.field, self.value, reason)
+
+
 class Scope:
     """The buckets that one acquire charges: the entity's, and its parent's if it cascades.
 
@@ -89,13 +106,8 @@ class Scope:
 
     def _raise_unknown(self, amounts: Mapping[str, int], field: str) -> None:
         """Raise for a limit that no bucket of this scope has; its amount would have no effect."""
-        names = self.limits.names
-        unknown = min(amounts.keys() - names)
-        raise ValidationError(
-            f"{field}.{unknown}",
-            amounts[unknown],
-            f"is not a limit of {self.resource!r}; its limits are {', '.join(sorted(names))}",
-        )
+        unknown = min(amounts.keys() - self.limits.names)
+        raise UnknownLimit(self, unknown, amounts[unknown], field)
 
 
 @dataclass(frozen=True, slots=True)

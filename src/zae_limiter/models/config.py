@@ -48,6 +48,17 @@ class ConfigSource(StrEnum):
         return self in (ConfigSource.ENTITY, ConfigSource.ENTITY_DEFAULT)
 
 
+class SupersededLimit(NamedTuple):
+    """A limit in force that no longer applies after a change, and the level that has it.
+
+    ``resource`` is None for all resources that are not named.
+    """
+
+    limit: Limit
+    source: ConfigSource
+    resource: str | None
+
+
 class ConfigLevel(NamedTuple):
     """A configuration level: an entity on a resource, a resource, or the whole namespace.
 

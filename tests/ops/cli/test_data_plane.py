@@ -438,7 +438,12 @@ def test_a_policy_for_outages_is_set_alone(cli):
     cli("system", "set-defaults", "-l", "rpm:60", "-l", "tpm:1000/hour")
     before = cli("system", "get-defaults", "--output", "json").json
     found = cli("system", "set-defaults", "--on-unavailable", "allow", "--output", "json").json
-    assert found == {"limits": before["limits"], "on_unavailable": "allow", "changed": True}
+    assert found == {
+        "limits": before["limits"],
+        "on_unavailable": "allow",
+        "changed": True,
+        "superseded": [],
+    }
     assert "block" in cli("system", "set-defaults", "--on-unavailable", "block").out
 
 
@@ -458,3 +463,38 @@ def test_the_name_of_a_person_is_the_display_name(cli, words):
     assert found.code == 2
     assert "--display-name" in found.err
     assert "--display-name" not in cli("entity", "show", "key-1", "--name", "a b").err
+
+
+@on_both_engines
+def test_setting_one_limit_lists_those_that_no_longer_apply(cli, opened):
+    found = cli("entity", "set-limits", "project-1", "-r", "gpt-4", "-l", "tpm:80000")
+    assert found.out.splitlines() == [
+        "project-1 on 'gpt-4': tpm 80,000/min (before: none)",
+        "no longer applies: rpm 100/min on gpt-4 (entity, any resource)",
+    ]
+    assert "--add keeps the limits in force" in found.err
+    found = cli("resource", "set-defaults", "gpt-5", "-l", "tpm:5", "--output", "json").json
+    assert found["superseded"] == [{"limit_name": "rpm", "resource": "gpt-5", "source": "system"}]
+    found = cli("entity", "set-limits", "key-9", "-l", "tpm:5")
+    assert found.out.splitlines()[1] == (
+        "no longer applies: rpm 60/min on gpt-4 (resource defaults), rpm 60/min (system defaults)"
+    )
+    found = cli("system", "set-defaults", "-l", "tpm:5")
+    assert found.out.splitlines()[1] == "no longer applies: rpm 60/min (system defaults)"
+    assert "no longer applies" not in cli("system", "set-defaults", "-l", "tpm:5").out
+    found = cli("system", "set-defaults", "--on-unavailable", "block")
+    assert "no longer applies" not in found.out
+
+
+@on_both_engines
+def test_a_limit_is_added_to_those_in_force(cli, opened):
+    found = cli("entity", "set-limits", "project-1", "-r", "gpt-4", "-l", "tpm:80000", "--add")
+    assert found.out == "project-1 on 'gpt-4': rpm 100/min, tpm 80,000/min (before: none)\n"
+    assert found.err == ""
+    found = cli("resource", "set-defaults", "gpt-4", "-l", "rpm:7", "--add", "--output", "json")
+    assert [limit["name"] for limit in found.json["limits"]] == ["rpm", "tpm"]
+    assert found.json["superseded"] == []
+    cli("system", "set-defaults", "-l", "tpm:5", "--add")
+    assert [limit.name for limit in opened.get_system_defaults()[0]] == ["rpm", "tpm"]
+    refused = cli("entity", "set-limits", "key-9", "-l", "tpd:5/day", "--add")
+    assert "those in force differ by resource; name a resource" in refused.error(2)

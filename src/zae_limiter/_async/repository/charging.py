@@ -11,7 +11,7 @@ from zae_limiter._async.repository.context import Context
 from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.request import Charge
-from zae_limiter.admission.resolution import Resolved, Scope, override
+from zae_limiter.admission.resolution import Resolved, Scope, UnknownLimit, override
 from zae_limiter.clock import Clock, Deadline
 from zae_limiter.concurrency.locks import SignalSafeLock
 from zae_limiter.concurrency.parallel import agather
@@ -188,6 +188,15 @@ class ChargeService:
                 uncharged.value,
                 error,
             )
+
+    async def explained(self, error: UnknownLimit) -> ValidationError:
+        """Return the error for a call that names an unknown limit: who has removed it, and when."""
+        removed = self._context.removed_limits
+        if not removed:
+            from zae_limiter._async.removed_limits import RemovedLimits
+
+            removed.append(RemovedLimits())
+        return await removed[0].explained(self._context, error)
 
     def count_lost_settlement(self) -> None:
         self._context.lost_settlements.add()

@@ -18,6 +18,7 @@ from zae_limiter.concurrency.single_flight import SingleFlight
 from zae_limiter.models.config import OnUnavailable, SharedConfig
 
 if TYPE_CHECKING:
+    from zae_limiter._async.removed_limits import RemovedLimits
     from zae_limiter._async.repository.charging import ChargeService
 
 MAX_OVERRIDES = 1000  # different `limits=` of calls whose prepared form is kept
@@ -45,6 +46,7 @@ class Context:
     config_reads: SingleFlight[tuple[Resolved, int]] = field(default_factory=SingleFlight)
     shared_level_reads: SingleFlight[tuple[SharedConfig, int]] = field(default_factory=SingleFlight)
     overrides: BoundedDict[Any, InForce] = field(default_factory=lambda: BoundedDict(MAX_OVERRIDES))
+    removed_limits: list[RemovedLimits] = field(default_factory=list)  # one, from the first use on
     lost_settlements: Counter = field(default_factory=Counter)
     uncharged: Counter = field(default_factory=Counter)
     owns_engine: bool = True

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from zae_limiter._async.repository.context import RepositoryMixin
 from zae_limiter.admission.in_force import InForce
-from zae_limiter.exceptions import RateLimiterUnavailable, ValidationError
+from zae_limiter.exceptions import LimitsChangedError, RateLimiterUnavailable, ValidationError
 from zae_limiter.models.config import (
     KEEP,
     ConfigLevel,
@@ -18,6 +18,7 @@ from zae_limiter.models.config import (
     OnUnavailable,
     OutagePolicy,
     StoredLevel,
+    SupersededLimit,
 )
 from zae_limiter.models.limit import MAX_LIMITS, Limit, check_limits, check_positive, places_of
 from zae_limiter.models.switches import Switch, SwitchMode, SwitchName, switch_of
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from zae_limiter.models.backend import CacheStats
 
 MAX_PAGE = 10**6  # bounds the memory of a page, and is a number that every store accepts
+MERGE_ATTEMPTS = 20  # each other change of the level in between costs one
 NONE = ""  # stands for no entity or no resource in the name of a configuration level
 
 
@@ -54,6 +56,7 @@ class LimitMethods(RepositoryMixin):
         *,
         if_missing: bool = False,
         replaces: Iterable[Limit] | None = None,
+        merge: bool = False,
     ) -> bool:
         """Replace an entity's limits on a resource, or by default on all without own limits.
 
@@ -64,7 +67,19 @@ class LimitMethods(RepositoryMixin):
         unseen; an empty list stands for none. If the bucket of this resource has no room for the
         limits beside earlier ones that are not full, ValidationError is raised and nothing is
         stored.
+
+        With ``merge``, the limits in force stay, and only those of the same names are replaced.
+        Without it, ``superseded_limits`` tells which limits in force no longer apply.
         """
+        if merge:
+            level = ConfigLevel(check_entity_id(entity_id), check_resource_or_default(resource))
+
+            async def store(merged: tuple[Limit, ...], stored: tuple[Limit, ...]) -> bool:
+                return await self.set_limits(
+                    entity_id, merged, resource, principal, replaces=stored
+                )
+
+            return await self._merge(level, limits, store, if_missing, replaces)
         config = LevelConfig(check_limits(limits), replaces=_replaced(replaces))
         check_entity_id(entity_id)
         if check_resource_or_default(resource) == DEFAULT_RESOURCE:
@@ -136,13 +151,24 @@ class LimitMethods(RepositoryMixin):
         *,
         if_missing: bool = False,
         replaces: Iterable[Limit] | None = None,
+        merge: bool = False,
     ) -> bool:
         """Set the limits on a resource for all entities that have no limits of their own.
 
         With ``if_missing``, defaults that are already stored stay as they are. With ``replaces``,
-        LimitsChangedError is raised unless exactly these limits are stored. Return whether anything
+        LimitsChangedError is raised unless exactly these limits are stored. With ``merge``, the
+        limits in force stay, and only those of the same names are replaced. Return whether anything
         has changed.
         """
+        if merge:
+            level = ConfigLevel(NONE, check_resource(resource))
+
+            async def store(merged: tuple[Limit, ...], stored: tuple[Limit, ...]) -> bool:
+                return await self.set_resource_defaults(
+                    resource, merged, principal, replaces=stored
+                )
+
+            return await self._merge(level, limits, store, if_missing, replaces)
         config = LevelConfig(check_limits(limits), replaces=_replaced(replaces))
         check_resource(resource)
         await self._check_replacement(NONE, resource, config.limits, if_missing)
@@ -183,14 +209,24 @@ class LimitMethods(RepositoryMixin):
         *,
         if_missing: bool = False,
         replaces: Iterable[Limit] | None = None,
+        merge: bool = False,
     ) -> bool:
         """Set the limits that apply if there are no others, and the outage policy.
 
         The limits are replaced as a whole. A stored ``on_unavailable`` is kept unless one is
         given; None removes it. With ``if_missing``, stored limits and a stored ``on_unavailable``
         stay as they are, even if only one of them is stored. With ``replaces``, LimitsChangedError
-        is raised unless exactly these limits are stored. Return whether anything has changed.
+        is raised unless exactly these limits are stored. With ``merge``, the stored limits stay,
+        and only those of the same names are replaced. Return whether anything has changed.
         """
+        if merge:
+
+            async def store(merged: tuple[Limit, ...], stored: tuple[Limit, ...]) -> bool:
+                return await self.set_system_defaults(
+                    merged, on_unavailable, principal, replaces=stored
+                )
+
+            return await self._merge(ConfigLevel(), limits, store, if_missing, replaces)
         before = _replaced(replaces)
         if isinstance(on_unavailable, Keep):
             config = LevelConfig(check_limits(limits), keeps_policy=True, replaces=before)
@@ -253,6 +289,117 @@ class LimitMethods(RepositoryMixin):
         if in_force is None:
             return None, resolved.on_unavailable, None
         return list(in_force.limits), resolved.on_unavailable, in_force.source
+
+    async def get_limits_in_force(
+        self, entity_id: str | None = None, resource: str | None = None
+    ) -> tuple[list[Limit], ConfigSource | None]:
+        """Return the limits that apply at a configuration level, and the level that has them.
+
+        Without limits of its own, those of the next level apply. For an entity without a resource
+        (all resources on which it has no other limits) the result is an empty list and None if they
+        differ by resource.
+        """
+        level = _level(entity_id, resource)
+        for source, place in await self._levels_from(level):
+            config = await self._get(*place)
+            if config is not None and config.limits:
+                return list(config.limits), source
+        return [], None
+
+    async def superseded_limits(
+        self,
+        limits: Iterable[Limit],
+        entity_id: str | None = None,
+        resource: str | None = None,
+    ) -> list[SupersededLimit]:
+        """Return the limits in force that would no longer apply if ``limits`` were set at a level.
+
+        The level is an entity on a resource or on all others, a resource, or the system.
+        """
+        kept = {limit.name for limit in check_limits(limits)}
+        level = _level(entity_id, resource)
+        places: list[tuple[str | None, ConfigLevel]] = [(resource, level)]
+        if level.entity_id and level.resource == DEFAULT_RESOURCE:
+            places = [(None, level)]
+            if await self._get(*level) is None:
+                places = await self._places_without_own(level.entity_id)
+        found = []
+        for name, place in places:
+            in_force, source = await self.get_limits_in_force(*place)
+            if source is not None:
+                found += [
+                    SupersededLimit(limit, source, name)
+                    for limit in in_force
+                    if limit.name not in kept
+                ]
+        return found
+
+    async def _places_without_own(self, entity_id: str) -> list[tuple[str | None, ConfigLevel]]:
+        """Return the levels whose limits apply to an entity without limits for all resources."""
+        places: list[tuple[str | None, ConfigLevel]] = []
+        for name in await self.list_resources_with_defaults():
+            own = await self._get(entity_id, name)
+            if own is None or not own.limits:
+                places.append((name, ConfigLevel(NONE, name)))
+        return [*places, (None, ConfigLevel())]
+
+    async def _levels_from(self, level: ConfigLevel) -> list[tuple[ConfigSource, ConfigLevel]]:
+        """Return a level and those whose limits apply without its own, the strongest first."""
+        entity_id, resource = level
+        system = (ConfigSource.SYSTEM, ConfigLevel())
+        if entity_id and resource == DEFAULT_RESOURCE:
+            own = (ConfigSource.ENTITY_DEFAULT, level)
+            return [own] if await self.list_resources_with_defaults() else [own, system]
+        chain = [(ConfigSource.RESOURCE, ConfigLevel(NONE, resource))] if resource else []
+        if entity_id:
+            any_resource = ConfigLevel(entity_id, DEFAULT_RESOURCE)
+            chain = [
+                (ConfigSource.ENTITY, level),
+                (ConfigSource.ENTITY_DEFAULT, any_resource),
+                *chain,
+            ]
+        return [*chain, system]
+
+    async def _merge(
+        self,
+        level: ConfigLevel,
+        limits: Iterable[Limit],
+        store: Callable[[tuple[Limit, ...], tuple[Limit, ...]], Awaitable[bool]],
+        if_missing: bool,
+        replaces: Iterable[Limit] | None,
+    ) -> bool:
+        """Store the limits in force at a level with ``limits`` among them.
+
+        ``store`` takes the merged limits and those that it replaces. If others were stored
+        meanwhile, they are merged, too.
+        """
+        if replaces is not None:
+            raise ValidationError("replaces", None, "has no meaning with merge=True; leave it out")
+        check_bool(if_missing, "if_missing")
+        added = check_limits(limits)
+        for is_last in (*[False] * MERGE_ATTEMPTS, True):
+            config = await self._get(*level)
+            stored = config.limits if config is not None else ()
+            if if_missing and stored:
+                return False
+            in_force, source = await self.get_limits_in_force(*level)
+            if source is None and level.resource == DEFAULT_RESOURCE:
+                await self._check_alike(level)
+            try:
+                return await store(_merged(stored or tuple(in_force), added), stored)
+            except LimitsChangedError:
+                if is_last:
+                    raise
+        raise AssertionError("the last attempt returns or raises")
+
+    async def _check_alike(self, level: ConfigLevel) -> None:
+        """Raise if the limits in force for an entity without a resource differ by resource."""
+        if await self.list_resources_with_defaults():
+            raise ValidationError(
+                "resource",
+                level.resource,
+                "names no single set of limits: those in force differ by resource; name a resource",
+            )
 
     # --- switches
 
@@ -382,6 +529,19 @@ class LimitMethods(RepositoryMixin):
             self._context.cache.evict(self._context.namespace_id, entity_id)
         else:
             self._context.cache.clear()
+
+
+def _level(entity_id: str | None, resource: str | None) -> ConfigLevel:
+    """Return the level of an entity, a resource, both, or neither."""
+    if not entity_id:
+        return ConfigLevel(NONE, check_resource(resource) if resource else NONE)
+    on_resource = DEFAULT_RESOURCE if not resource else check_resource_or_default(resource)
+    return ConfigLevel(check_entity_id(entity_id), on_resource)
+
+
+def _merged(before: Iterable[Limit], added: Iterable[Limit]) -> tuple[Limit, ...]:
+    """Return the limits before, with those of the same names replaced and the others added."""
+    return tuple({limit.name: limit for limit in (*before, *added)}.values())
 
 
 def _switched_level(resource: str | None, entity_id: str | None) -> ConfigLevel:

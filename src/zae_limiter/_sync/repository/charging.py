@@ -13,7 +13,7 @@ from zae_limiter._sync.repository.context import Context
 from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.request import Charge
-from zae_limiter.admission.resolution import Resolved, Scope, override
+from zae_limiter.admission.resolution import Resolved, Scope, UnknownLimit, override
 from zae_limiter.clock import Clock, Deadline
 from zae_limiter.concurrency.locks import SignalSafeLock
 from zae_limiter.concurrency.parallel import gather
@@ -190,6 +190,15 @@ class ChargeService:
                 uncharged.value,
                 error,
             )
+
+    def explained(self, error: UnknownLimit) -> ValidationError:
+        """Return the error for a call that names an unknown limit: who has removed it, and when."""
+        removed = self._context.removed_limits
+        if not removed:
+            from zae_limiter._sync.removed_limits import RemovedLimits
+
+            removed.append(RemovedLimits())
+        return removed[0].explained(self._context, error)
 
     def count_lost_settlement(self) -> None:
         self._context.lost_settlements.add()

@@ -33,6 +33,7 @@ from zae_limiter_ops.cli.shared.modes import (
     warn_of_caches,
 )
 from zae_limiter_ops.cli.shared.options import (
+    add_option,
     if_missing_option,
     output_option,
     principal_option,
@@ -68,6 +69,7 @@ def resource() -> None:
 @resource.command("set-defaults")
 @resource_argument
 @limits_option
+@add_option
 @if_missing_option
 @principal_option
 @store_options
@@ -76,30 +78,34 @@ def set_defaults(
     store: StoreLocation,
     resource: str,
     limits: tuple[Limit, ...],
+    add: bool,
     if_missing: bool,
     principal: str | None,
     output: str,
 ) -> None:
     """Replace the default limits of a resource.
 
-    The limits apply to entities without limits of their own. Clients apply them within their
+    The limits apply to entities without limits of their own. Limits in force that are not named no
+    longer apply, also those of the system; --add keeps them. Clients apply the limits within their
     cache time, by default a minute.
 
     \b
     Example:
       zae-limiter resource set-defaults gpt-4 -l rpm:500 -l tpm:50000:75000
 
-    JSON: resource, limits (as stored), changed.
+    JSON: resource, limits (as stored), changed, superseded (limits that no longer apply:
+    limit_name, resource, source).
     """
     with store.open(create=True) as repository:
         unknown = unknown_names(repository, None, resource)
         before = repository.get_resource_defaults(resource)
+        superseded = [] if add else repository.superseded_limits(limits, None, resource)
         changed = repository.set_resource_defaults(
-            resource, limits, principal, if_missing=if_missing
+            resource, limits, principal, if_missing=if_missing, merge=add
         )
         after = repository.get_resource_defaults(resource)
     warn_unknown(output, unknown)
-    change = LimitChange(before, after, changed)
+    change = LimitChange(before, after, changed, superseded)
     report_change(output, {"resource": resource}, resource, change)
 
 

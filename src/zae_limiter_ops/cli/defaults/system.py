@@ -16,6 +16,7 @@ from zae_limiter_ops.cli.shared.limit_tables import (
     report_removal,
 )
 from zae_limiter_ops.cli.shared.options import (
+    add_option,
     if_missing_option,
     output_option,
     principal_option,
@@ -51,6 +52,7 @@ def system() -> None:
     help="Answer to acquires while the store is unavailable; none removes the stored policy. "
     "Default: the stored policy is kept.",
 )
+@add_option
 @if_missing_option
 @principal_option
 @store_options
@@ -59,15 +61,16 @@ def set_defaults(
     store: StoreLocation,
     limits: tuple[Limit, ...],
     on_unavailable: str | None,
+    add: bool,
     if_missing: bool,
     principal: str | None,
     output: str,
 ) -> None:
     """Replace the system defaults.
 
-    The command replaces all limits, or only the policy for outages if no limits are given. A
-    stored policy is kept unless another one is given. Clients apply the limits within their cache
-    time, by default a minute.
+    The command replaces all limits, or only the policy for outages if no limits are given; --add
+    keeps the stored limits that are not named. A stored policy is kept unless another one is given.
+    Clients apply the limits within their cache time, by default a minute.
 
     \b
     Examples:
@@ -75,7 +78,8 @@ def set_defaults(
       zae-limiter system set-defaults -l rpd:5000/day --on-unavailable allow
       zae-limiter system set-defaults --on-unavailable block
 
-    JSON: limits, on_unavailable (both as stored), changed.
+    JSON: limits, on_unavailable (both as stored), changed, superseded (limits that no longer apply:
+    limit_name, resource (null: any without defaults), source).
     """
     from zae_limiter.models.config import KEEP, OnUnavailable
 
@@ -88,14 +92,16 @@ def set_defaults(
             raise click.UsageError(
                 "a policy belongs to limits, and no limits are stored; give --limit"
             )
+        superseded = [] if add or not limits else repository.superseded_limits(limits)
         changed = repository.set_system_defaults(
             limits or before,
             KEEP if on_unavailable is None else policy,
             principal,
             if_missing=if_missing,
+            merge=add and bool(limits),
         )
         after, stored = repository.get_system_defaults()
-    change = LimitChange(before, after, changed)
+    change = LimitChange(before, after, changed, superseded)
     report_change(output, {"on_unavailable": stored}, "system defaults", change)
     if output != "json" and on_unavailable is not None:
         _print_policy(stored)

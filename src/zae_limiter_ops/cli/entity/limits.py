@@ -17,6 +17,7 @@ from zae_limiter_ops.cli.shared.limit_tables import (
     report_removal,
 )
 from zae_limiter_ops.cli.shared.options import (
+    add_option,
     entity_argument,
     if_missing_option,
     output_option,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 @entity_argument
 @resource_or_default_option
 @limits_option
+@add_option
 @if_missing_option
 @principal_option
 @store_options
@@ -48,6 +50,7 @@ def set_limits(
     entity_id: str,
     resource: str,
     limits: tuple[Limit, ...],
+    add: bool,
     if_missing: bool,
     principal: str | None,
     output: str,
@@ -55,26 +58,30 @@ def set_limits(
     """Replace an entity's own limits.
 
     The limits apply on one resource, or on all resources on which the entity has no other limits.
-    Clients apply them within their cache time, by default a minute.
+    Limits in force that are not named no longer apply, also those that came from defaults; --add
+    keeps them. Clients apply the limits within their cache time, by default a minute.
 
     \b
     Examples:
       zae-limiter entity set-limits key-7 -l rpm:100
       zae-limiter entity set-limits key-7 --resource gpt-4 -l rpm:10/sec:50 -l tpm:20000
+      zae-limiter entity set-limits key-7 --resource gpt-4 -l tpm:80000 --add
 
-    JSON: entity_id, resource ("_default_": all without their own), limits (as stored), changed.
+    JSON: entity_id, resource ("_default_": all without their own), limits (as stored), changed,
+    superseded (limits that no longer apply: limit_name, resource (null: any other), source).
     """
     with store.open(create=True) as repository:
         unknown = unknown_names(repository, entity_id, resource)
         before = repository.get_limits(entity_id, resource)
+        superseded = [] if add else repository.superseded_limits(limits, entity_id, resource)
         changed = repository.set_limits(
-            entity_id, limits, resource, principal, if_missing=if_missing
+            entity_id, limits, resource, principal, if_missing=if_missing, merge=add
         )
         after = repository.get_limits(entity_id, resource)
     subject = {"entity_id": entity_id, "resource": resource}
     label = f"{entity_id} on {describe_resource(resource)}"
     warn_unknown(output, unknown)
-    report_change(output, subject, label, LimitChange(before, after, changed))
+    report_change(output, subject, label, LimitChange(before, after, changed, superseded))
 
 
 @click.command("get-limits")

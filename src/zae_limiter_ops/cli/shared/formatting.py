@@ -11,6 +11,7 @@ from zae_limiter.naming import DEFAULT_RESOURCE
 if TYPE_CHECKING:
     from decimal import Decimal
 
+    from zae_limiter.models.config import SupersededLimit
     from zae_limiter.models.limit import Limit
 
 NOT_REGISTERED = "in use, not registered"
@@ -125,6 +126,23 @@ def count_of(count: int, thing: str, things: str = "") -> str:
 def limits_json(limits: Iterable[Limit] | None) -> list[dict[str, Any]]:
     """Return the limits as JSON; an empty list for None."""
     return [limit.to_dict() for limit in limits or ()]
+
+
+def superseded_json(superseded: Iterable[SupersededLimit]) -> list[dict[str, Any]]:
+    """Return limits that no longer apply as JSON; the resource is null for all not named."""
+    return [
+        {"limit_name": each.limit.name, "resource": each.resource, "source": str(each.source)}
+        for each in superseded
+    ]
+
+
+def describe_superseded(superseded: Iterable[SupersededLimit]) -> str:
+    """Return limits that no longer apply, with the level of each."""
+    texts = []
+    for limit, source, resource in superseded:
+        where = f" on {resource}" if resource else ""
+        texts.append(f"{describe_limits([limit])}{where} ({LEVELS[source]})")
+    return ", ".join(texts)
 
 
 def seconds_json(seconds: float) -> float | None:

@@ -8,16 +8,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from zae_limiter_ops.cli.shared.console import print_json
 from zae_limiter_ops.cli.shared.formatting import (
     describe_limits,
+    describe_superseded,
     format_rate,
     limits_json,
     plain_amount,
+    superseded_json,
 )
 from zae_limiter_ops.cli.shared.records import print_columns
-from zae_limiter_ops.cli.shared.tables import print_line, print_result
+from zae_limiter_ops.cli.shared.tables import print_hint, print_line, print_result
 from zae_limiter_ops.reports.columns import Column, of_part
 
 if TYPE_CHECKING:
+    from zae_limiter.models.config import SupersededLimit
     from zae_limiter.models.limit import Limit
+
+KEEP_THEM = "calls that name a limit which no longer applies fail; --add keeps the limits in force"
 
 LIMIT_COLUMNS: tuple[Column[Limit | None], ...] = (
     Column(title="limit", value=lambda limit: limit and limit.name),
@@ -27,11 +32,12 @@ LIMIT_COLUMNS: tuple[Column[Limit | None], ...] = (
 
 
 class LimitChange(NamedTuple):
-    """The stored limits before and after a command."""
+    """The stored limits before and after a command, and what no longer applies because of it."""
 
     before: Sequence[Limit]
     after: Sequence[Limit]
     is_change: bool
+    superseded: Sequence[SupersededLimit] = ()  # limits in force that no longer apply
 
 
 class LimitRow(NamedTuple):
@@ -62,11 +68,18 @@ def report_limits(output: str, subject: dict[str, Any], limits: Sequence[Limit])
 def report_change(output: str, subject: dict[str, Any], label: str, change: LimitChange) -> None:
     """Print the limits after a command has set them; ``label`` names their place for people."""
     earlier = f"before: {describe_limits(change.before)}" if change.is_change else "unchanged"
-    print_result(
-        output,
-        {**subject, "limits": limits_json(change.after), "changed": change.is_change},
-        f"{label}: {describe_limits(change.after)} ({earlier})",
-    )
+    lines = [f"{label}: {describe_limits(change.after)} ({earlier})"]
+    superseded = change.superseded if change.is_change else ()
+    if superseded:
+        lines.append(f"no longer applies: {describe_superseded(superseded)}")
+    fields = {
+        "limits": limits_json(change.after),
+        "changed": change.is_change,
+        "superseded": superseded_json(superseded),
+    }
+    print_result(output, {**subject, **fields}, *lines)
+    if superseded:
+        print_hint(output, KEEP_THEM)
 
 
 def report_removal(

@@ -67,6 +67,9 @@ output_option = click.option(
 if_missing_option = click.option(
     "--if-missing", is_flag=True, help="Keep the stored setting if there is one; for scripts."
 )
+add_option = click.option(
+    "--add", is_flag=True, help="Keep the limits in force, and replace only those that are named."
+)
 yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 
 
