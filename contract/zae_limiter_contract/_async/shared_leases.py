@@ -141,4 +141,4 @@ async def _spent(world: World) -> tuple[int, int]:
 
 async def _held(world: World, entity_id: str = USER) -> int:
     answer = await world.limiter.check_availability(entity_id, API, {})
-    return sum(each.held or 0 for each in answer.statuses if each.limit_name == "tokens")
+    return sum(int(each.held or 0) for each in answer.statuses if each.limit_name == "tokens")

@@ -135,4 +135,4 @@ def _spent(world: World) -> tuple[int, int]:
 
 def _held(world: World, entity_id: str = USER) -> int:
     answer = world.limiter.check_availability(entity_id, API, {})
-    return sum(each.held or 0 for each in answer.statuses if each.limit_name == "tokens")
+    return sum(int(each.held or 0) for each in answer.statuses if each.limit_name == "tokens")
