@@ -19,7 +19,7 @@ METHODS = {
             *("list_entities_with_custom_limits", "list_orphan_namespaces", "list_resources"),
             *("list_resources_with_defaults", "list_resources_with_entity_configs"),
             *("list_bucket_entries", "ping", "read_buckets", "resolve_limits"),
-            *("get_mode", "resolve_mode"),
+            *("get_mode", "resolve_mode", "get_limits_in_force", "superseded_limits"),
         }
     ),
     "full": frozenset(

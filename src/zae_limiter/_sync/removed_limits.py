@@ -28,7 +28,7 @@ KEPT_MS = 10_000
 LOOKUPS_PER_S = 5  # of a process: a storm of such errors must not become a storm of reads
 
 
-class _Kept(NamedTuple):
+class _KeptAnswer(NamedTuple):
     text: str
     until_ms: int
 
@@ -37,7 +37,7 @@ class RemovedLimits:
     """Answers who has removed a limit, from the audit log; bounded in memory and in reads."""
 
     def __init__(self) -> None:
-        self._kept: BoundedDict[tuple[str, ...], _Kept] = BoundedDict(MAX_KEPT)
+        self._kept: BoundedDict[tuple[str, ...], _KeptAnswer] = BoundedDict(MAX_KEPT)
         self._second = 0
         self._lookups = 0
 
@@ -59,7 +59,7 @@ class RemovedLimits:
             ZAELimiterError
         ):  # no right to read the log, or an outage: the plain error says enough
             return ""
-        self._kept.put(key, _Kept(text, now_ms + KEPT_MS))
+        self._kept.put(key, _KeptAnswer(text, now_ms + KEPT_MS))
         return text
 
     def _may_look(self, second: int) -> bool:

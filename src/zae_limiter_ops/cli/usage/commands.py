@@ -253,7 +253,7 @@ def top(
         with status("reading usage"):
             ranking = rank_usage(namespaces, by, last, resource, limit)
         if problem := unused_limit(by, ranking.limit_names):
-            raise click.UsageError(f"--by {by!r}: {problem}")
+            raise click.UsageError(f"cannot rank by {by!r}: {problem}")
         if not ranking.limit_names and (problem := unknown_resource(namespaces, resource)):
             raise click.UsageError(problem)
         if not (ranking.consumers or ranking.parents) and output in ("table", "csv"):

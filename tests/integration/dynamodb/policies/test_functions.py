@@ -47,7 +47,7 @@ async def test_the_provisioner_needs_all_that_its_role_permits_and_nothing_else(
 ):
     repo = await world.open()
     with proxy.measure() as seen:
-        for manifest in (FIRST, SECOND, {}):
+        for manifest in (FIRST, SECOND, {"entities": {"last": {}}}):
             function("plan", manifest)
             function("apply", manifest)
             if manifest is FIRST:

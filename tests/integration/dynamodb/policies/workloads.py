@@ -5,6 +5,7 @@ import contextlib
 from zae_limiter import Limit, RateLimitExceeded
 from zae_limiter.admission.shards.tree import Shard
 from zae_limiter_ops.manifest.declarations import LimitsManifest
+from zae_limiter_ops.manifest.deletions import ALL
 
 HOUR_MS = 3_600_000
 API, USER, PARENT = "api", "user-1", "org-1"
@@ -105,9 +106,11 @@ async def _manifests(provisioner):
     }
     declared = {"system": {"limits": {"rpm": 1}}, "entities": entities}
     await provisioner.apply(LimitsManifest.from_dict(declared))
-    await provisioner.apply(LimitsManifest.from_dict({"system": {"on_unavailable": "block"}}))
+    await provisioner.apply(
+        LimitsManifest.from_dict({"system": {"on_unavailable": "block"}}), allow_deletions=ALL
+    )
     await provisioner.diff(await provisioner.export())
-    await provisioner.apply(LimitsManifest())
+    await provisioner.apply(LimitsManifest(), allow_deletions=ALL)
 
 
 async def read(repo, world):
@@ -144,6 +147,8 @@ async def read(repo, world):
         "ping": repo.ping,
         "read_buckets": lambda: repo.read_buckets([(USER, API)]),
         "resolve_limits": lambda: repo.resolve_limits(USER, API),
+        "get_limits_in_force": lambda: repo.get_limits_in_force(USER, API),
+        "superseded_limits": lambda: repo.superseded_limits([Limit.per_minute("x", 1)], USER),
     }
     for step in look.values():
         await step()
