@@ -132,7 +132,8 @@ class DeadCallContract(Contract):
         await die(team, "0.825")
         await spend(team, "0.100")
         team.clock.advance(hours=13)  # the next window
-        await team.repo.top_up(TEAM, API, {"usd": "1"})
+        added: Any = {"usd": "1"}
+        await team.repo.top_up(TEAM, API, added)
         await team.repo.reset_bucket(TEAM, API)
         assert await usd(team, TEAM) == (Decimal("0.1"), Decimal("0.1"))
         assert await usd(team, None) == (Decimal("0.1"), Decimal("0.1"))

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from zae_limiter._async.limiter import RateLimiter
 from zae_limiter.models.limit import Limit
 from zae_limiter_contract._async.base import Contract
 from zae_limiter_contract._async.world import (
@@ -166,3 +167,25 @@ class LimitLifeContract(Contract):
             assert (await state(changing))[2] == 100
         await dead.__aexit__(None, None, None)
         assert await state(changing) == (0, 100, 0)
+
+    async def test_a_client_that_knows_of_no_change_takes_no_hold_of_a_later_life(
+        self, changing: World
+    ) -> None:
+        other = await changing.open()
+        limiter = RateLimiter(other)
+        for before, after in (RATE, DAILY), (MONTHLY, DAILY):
+            await changing.configure(DAILY)
+            await changing.repo.delete_entity(USER)
+            await changing.repo.create_entity(USER)
+            old = changing.acquire(tokens=60)
+            await old.__aenter__()
+            for limit in before, after:
+                await other.set_system_defaults([limit])
+                async with limiter.acquire(USER, API, {"tokens": 0}):
+                    pass
+            new = limiter.acquire(USER, API, {"tokens": 40})
+            await new.__aenter__()
+            await old.__aexit__(Failure, Failure(), None)
+            shown = await limiter.check_availability(USER, API, {})
+            assert [each.held for each in shown.statuses] == [40]
+            await new.__aexit__(None, None, None)

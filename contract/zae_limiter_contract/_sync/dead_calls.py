@@ -132,7 +132,8 @@ class DeadCallContract(Contract):
         die(team, "0.825")
         spend(team, "0.100")
         team.clock.advance(hours=13)  # the next window
-        team.repo.top_up(TEAM, API, {"usd": "1"})
+        added: Any = {"usd": "1"}
+        team.repo.top_up(TEAM, API, added)
         team.repo.reset_bucket(TEAM, API)
         assert usd(team, TEAM) == (Decimal("0.1"), Decimal("0.1"))
         assert usd(team, None) == (Decimal("0.1"), Decimal("0.1"))

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from zae_limiter._sync.limiter import SyncRateLimiter
 from zae_limiter.models.limit import Limit
 from zae_limiter_contract._sync.base import Contract
 from zae_limiter_contract._sync.world import (
@@ -164,3 +165,25 @@ class LimitLifeContract(Contract):
             assert state(changing)[2] == 100
         dead.__exit__(None, None, None)
         assert state(changing) == (0, 100, 0)
+
+    def test_a_client_that_knows_of_no_change_takes_no_hold_of_a_later_life(
+        self, changing: World
+    ) -> None:
+        other = changing.open()
+        limiter = SyncRateLimiter(other)
+        for before, after in (RATE, DAILY), (MONTHLY, DAILY):
+            changing.configure(DAILY)
+            changing.repo.delete_entity(USER)
+            changing.repo.create_entity(USER)
+            old = changing.acquire(tokens=60)
+            old.__enter__()
+            for limit in before, after:
+                other.set_system_defaults([limit])
+                with limiter.acquire(USER, API, {"tokens": 0}):
+                    pass
+            new = limiter.acquire(USER, API, {"tokens": 40})
+            new.__enter__()
+            old.__exit__(Failure, Failure(), None)
+            shown = limiter.check_availability(USER, API, {})
+            assert [each.held for each in shown.statuses] == [40]
+            new.__exit__(None, None, None)
