@@ -237,6 +237,94 @@ class QuotaContract(Contract):
         assert not await world.granted(tokens=1)
         assert await world.spent("tokens") == 1000
 
+    async def test_expired_holds_repay_a_debt_for_calls_that_do_not_name_the_quota(
+        self, world: World
+    ) -> None:
+        at(world, NOON)
+        await world.configure(Limit.quota("tokens", 100, per="day", hold_ttl=60), RPM)
+        dead = world.acquire(tokens=60)
+        await dead.__aenter__()
+        await use(world, 40, 90)
+        refused = await world.refusal(rpm=1)
+        (violation,) = refused.violations
+        assert (violation.limit_name, violation.available) == ("tokens", -50)
+        assert refused.retry_after_seconds == 60
+        world.clock.advance(ms=59_999)
+        assert (await world.refusal(rpm=1)).retry_after_seconds == 0.001
+        world.clock.advance(ms=1)
+        assert await left(world) == 10
+        await world.take(rpm=1)
+        await world.take(tokens=10)
+        assert (await left(world), await world.spent("tokens")) == (0, 100)
+        assert (await status(world)).held == 0
+
+    async def test_a_debt_beyond_the_expired_holds_stops_every_call_until_the_edge(
+        self, world: World
+    ) -> None:
+        at(world, NOON)
+        await world.configure(Limit.quota("tokens", 100, per="day", hold_ttl=60), RPM)
+        dead = world.acquire(tokens=60)
+        await dead.__aenter__()
+        await use(world, 40, 101)
+        for waited_s in (0, 60):
+            world.clock.advance(seconds=waited_s)
+            refused = await world.refusal(rpm=1)
+            (violation,) = refused.violations
+            assert violation.limit_name == "tokens"
+            assert refused.retry_after_seconds == 12 * HOUR_S - waited_s
+        at(world, NOON)
+        world.clock.advance(seconds=12 * HOUR_S)
+        await world.take(rpm=1)
+
+    async def test_calls_that_use_up_the_quota_return_expired_holds_once(
+        self, world: World
+    ) -> None:
+        """Calls of two clients that know the overdrawn bucket, one of them from before."""
+        at(world, NOON)
+        await world.configure(Limit.quota("tokens", 100, per="day", hold_ttl=60), RPM)
+        other = RateLimiter(await world.open())
+        dead = world.acquire(tokens=60)
+        await dead.__aenter__()
+        await use(world, 40, 90)
+        with pytest.raises(RateLimitExceeded):
+            await other.acquire(USER, API, {"rpm": 1}).__aenter__()
+        world.clock.advance(seconds=60)
+        await world.take(rpm=1)
+        async with other.acquire(USER, API, {"rpm": 1, "tokens": 4}):
+            await world.take(rpm=1)
+        async with other.acquire(USER, API, {"rpm": 1}) as lease:
+            await lease.settle(tokens=1)
+        await dead.__aexit__(None, None, None)  # it was late, and has used what it held
+        assert await left(world) == -55
+        assert await world.spent("tokens") == 155
+
+    async def test_a_top_up_that_ends_before_another_limit_admits_is_no_help(
+        self, world: World
+    ) -> None:
+        at(world, NOON)
+        hourly, daily = (Limit.quota(name, 100, per=name) for name in ("hour", "day"))
+        await world.configure(hourly, daily)
+        await world.take(hour=1)
+        await world.repo.top_up(USER, API, {"hour": 51})
+        await use(world, 100, 100, "day")
+        refused = await world.refusal(hour=150, day=1)
+        assert refused.retry_after_seconds == inf
+        waits = {each.limit_name: each.retry_after_seconds for each in refused.violations}
+        assert waits == {"hour": inf, "day": 12 * HOUR_S}
+        assert (await world.refusal(hour=100, day=1)).retry_after_seconds == 12 * HOUR_S
+        answer = await world.limiter.check_availability(USER, API, {"hour": 150, "day": 1})
+        assert (answer.available, answer.retry_after_seconds) == (False, inf)
+        await world.take(hour=150)
+
+    async def test_a_hold_that_expires_after_its_window_is_no_help(self, world: World) -> None:
+        at(world, NOON)
+        await world.configure(Limit.quota("tokens", 100, per="hour", hold_ttl=7200))
+        dead = world.acquire(tokens=60)
+        await dead.__aenter__()
+        await world.repo.top_up(USER, API, {"tokens": 50})
+        assert (await world.refusal(tokens=120)).retry_after_seconds == inf
+        assert (await world.refusal(tokens=100)).retry_after_seconds == HOUR_S
+
     async def test_a_stopped_call_charges_its_cost_once(self, world: World) -> None:
         at(world, NOON)
         await world.configure(Limit.quota("tokens", 1000, per="day", hold_ttl=60))

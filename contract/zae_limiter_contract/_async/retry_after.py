@@ -7,6 +7,7 @@ import random
 
 from zae_limiter.models.limit import Limit
 from zae_limiter_contract._async.base import Contract
+from zae_limiter_contract._async.random_refusals import check_refusal
 from zae_limiter_contract._async.world import API, USER, World
 
 PERIODS = [1, 7, 60, 3600, 86_400]
@@ -30,6 +31,12 @@ class RetryAfterContract(Contract):
             assert refusal.retry_after_seconds == 0.001, (limits, spent, needed)
             world.clock.advance(ms=1)
             await world.take(entity_id, limits=limits, x=needed)
+
+    async def test_a_rejection_has_a_violation_and_an_exact_wait_whatever_came_before(
+        self, world: World
+    ) -> None:
+        refused = [await check_refusal(world, f"user-{seed}", seed) for seed in range(40)]
+        assert sum(refused) > 10
 
     async def test_asking_beforehand_gives_the_same_wait_and_takes_nothing(
         self, world: World

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial
+from math import inf
 from typing import Any
 
 import pytest
@@ -167,6 +168,23 @@ class SeveralResourcesContract(_SeveralResources):
         assert [each.resource for each in answer.statuses] == [MODEL, ALL, ALL]
         with pytest.raises(ValidationError, match=r"needed\.tpm"):
             await shop.limiter.check_availability(USER, MODEL, {"tpm": 1}, also={ALL: {}})
+
+    async def test_a_top_up_that_ends_before_another_resource_admits_is_no_help(
+        self, shop: World
+    ) -> None:
+        await shop.repo.set_resource_defaults(
+            "hourly", [Limit.quota("tokens", 10, per="hour", hold_ttl=None)]
+        )
+        await shop.take(USER, "hourly", tokens=1)
+        await shop.repo.top_up(USER, "hourly", {"tokens": 6})
+        await several(shop, {}, {ALL: {"usd": 1}}).__aenter__()
+        with pytest.raises(RateLimitExceeded) as caught:
+            await several(shop, {}, {ALL: {"usd": 1}, "hourly": {"tokens": 15}}).__aenter__()
+        refused = caught.value
+        assert refused.retry_after_seconds == inf
+        assert {each.limit_name for each in refused.violations} == {"usd", "tokens"}
+        async with several(shop, {}, {"hourly": {"tokens": 15}}):
+            pass
 
     # --- settlement
 

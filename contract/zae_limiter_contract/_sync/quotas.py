@@ -239,6 +239,90 @@ class QuotaContract(Contract):
         assert not world.granted(tokens=1)
         assert world.spent("tokens") == 1000
 
+    def test_expired_holds_repay_a_debt_for_calls_that_do_not_name_the_quota(
+        self, world: World
+    ) -> None:
+        at(world, NOON)
+        world.configure(Limit.quota("tokens", 100, per="day", hold_ttl=60), RPM)
+        dead = world.acquire(tokens=60)
+        dead.__enter__()
+        use(world, 40, 90)
+        refused = world.refusal(rpm=1)
+        (violation,) = refused.violations
+        assert (violation.limit_name, violation.available) == ("tokens", -50)
+        assert refused.retry_after_seconds == 60
+        world.clock.advance(ms=59_999)
+        assert world.refusal(rpm=1).retry_after_seconds == 0.001
+        world.clock.advance(ms=1)
+        assert left(world) == 10
+        world.take(rpm=1)
+        world.take(tokens=10)
+        assert (left(world), world.spent("tokens")) == (0, 100)
+        assert status(world).held == 0
+
+    def test_a_debt_beyond_the_expired_holds_stops_every_call_until_the_edge(
+        self, world: World
+    ) -> None:
+        at(world, NOON)
+        world.configure(Limit.quota("tokens", 100, per="day", hold_ttl=60), RPM)
+        dead = world.acquire(tokens=60)
+        dead.__enter__()
+        use(world, 40, 101)
+        for waited_s in (0, 60):
+            world.clock.advance(seconds=waited_s)
+            refused = world.refusal(rpm=1)
+            (violation,) = refused.violations
+            assert violation.limit_name == "tokens"
+            assert refused.retry_after_seconds == 12 * HOUR_S - waited_s
+        at(world, NOON)
+        world.clock.advance(seconds=12 * HOUR_S)
+        world.take(rpm=1)
+
+    def test_calls_that_use_up_the_quota_return_expired_holds_once(self, world: World) -> None:
+        """Calls of two clients that know the overdrawn bucket, one of them from before."""
+        at(world, NOON)
+        world.configure(Limit.quota("tokens", 100, per="day", hold_ttl=60), RPM)
+        other = SyncRateLimiter(world.open())
+        dead = world.acquire(tokens=60)
+        dead.__enter__()
+        use(world, 40, 90)
+        with pytest.raises(RateLimitExceeded):
+            other.acquire(USER, API, {"rpm": 1}).__enter__()
+        world.clock.advance(seconds=60)
+        world.take(rpm=1)
+        with other.acquire(USER, API, {"rpm": 1, "tokens": 4}):
+            world.take(rpm=1)
+        with other.acquire(USER, API, {"rpm": 1}) as lease:
+            lease.settle(tokens=1)
+        dead.__exit__(None, None, None)  # it was late, and has used what it held
+        assert left(world) == -55
+        assert world.spent("tokens") == 155
+
+    def test_a_top_up_that_ends_before_another_limit_admits_is_no_help(self, world: World) -> None:
+        at(world, NOON)
+        hourly, daily = (Limit.quota(name, 100, per=name) for name in ("hour", "day"))
+        world.configure(hourly, daily)
+        world.take(hour=1)
+        world.repo.top_up(USER, API, {"hour": 51})
+        use(world, 100, 100, "day")
+        refused = world.refusal(hour=150, day=1)
+        assert refused.retry_after_seconds == inf
+        waits = {each.limit_name: each.retry_after_seconds for each in refused.violations}
+        assert waits == {"hour": inf, "day": 12 * HOUR_S}
+        assert world.refusal(hour=100, day=1).retry_after_seconds == 12 * HOUR_S
+        answer = world.limiter.check_availability(USER, API, {"hour": 150, "day": 1})
+        assert (answer.available, answer.retry_after_seconds) == (False, inf)
+        world.take(hour=150)
+
+    def test_a_hold_that_expires_after_its_window_is_no_help(self, world: World) -> None:
+        at(world, NOON)
+        world.configure(Limit.quota("tokens", 100, per="hour", hold_ttl=7200))
+        dead = world.acquire(tokens=60)
+        dead.__enter__()
+        world.repo.top_up(USER, API, {"tokens": 50})
+        assert world.refusal(tokens=120).retry_after_seconds == inf
+        assert world.refusal(tokens=100).retry_after_seconds == HOUR_S
+
     def test_a_stopped_call_charges_its_cost_once(self, world: World) -> None:
         at(world, NOON)
         world.configure(Limit.quota("tokens", 1000, per="day", hold_ttl=60))

@@ -9,6 +9,7 @@ import random
 
 from zae_limiter.models.limit import Limit
 from zae_limiter_contract._sync.base import Contract
+from zae_limiter_contract._sync.random_refusals import check_refusal
 from zae_limiter_contract._sync.world import API, USER, World
 
 PERIODS = [1, 7, 60, 3600, 86_400]
@@ -32,6 +33,12 @@ class RetryAfterContract(Contract):
             assert refusal.retry_after_seconds == 0.001, (limits, spent, needed)
             world.clock.advance(ms=1)
             world.take(entity_id, limits=limits, x=needed)
+
+    def test_a_rejection_has_a_violation_and_an_exact_wait_whatever_came_before(
+        self, world: World
+    ) -> None:
+        refused = [check_refusal(world, f"user-{seed}", seed) for seed in range(40)]
+        assert sum(refused) > 10
 
     def test_asking_beforehand_gives_the_same_wait_and_takes_nothing(self, world: World) -> None:
         chance = random.Random(8)

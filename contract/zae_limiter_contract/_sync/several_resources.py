@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial
+from math import inf
 from typing import Any
 
 import pytest
@@ -167,6 +168,23 @@ class SeveralResourcesContract(_SeveralResources):
         assert [each.resource for each in answer.statuses] == [MODEL, ALL, ALL]
         with pytest.raises(ValidationError, match=r"needed\.tpm"):
             shop.limiter.check_availability(USER, MODEL, {"tpm": 1}, also={ALL: {}})
+
+    def test_a_top_up_that_ends_before_another_resource_admits_is_no_help(
+        self, shop: World
+    ) -> None:
+        shop.repo.set_resource_defaults(
+            "hourly", [Limit.quota("tokens", 10, per="hour", hold_ttl=None)]
+        )
+        shop.take(USER, "hourly", tokens=1)
+        shop.repo.top_up(USER, "hourly", {"tokens": 6})
+        several(shop, {}, {ALL: {"usd": 1}}).__enter__()
+        with pytest.raises(RateLimitExceeded) as caught:
+            several(shop, {}, {ALL: {"usd": 1}, "hourly": {"tokens": 15}}).__enter__()
+        refused = caught.value
+        assert refused.retry_after_seconds == inf
+        assert {each.limit_name for each in refused.violations} == {"usd", "tokens"}
+        with several(shop, {}, {"hourly": {"tokens": 15}}):
+            pass
 
     # --- settlement
 

@@ -313,7 +313,7 @@ class RateLimiter(Management):
             raise await call.charging.explained(error) from None
 
     async def _statuses_of(self, call: AcquireCall, needed: Mapping[str, Any]) -> list[LimitStatus]:
-        from zae_limiter.admission.charge import statuses, under_limits
+        from zae_limiter.admission.charge import statuses_of_all
 
         scope = await call.scope()
         charging = call.charging
@@ -323,12 +323,7 @@ class RateLimiter(Management):
             scope = await call.scope(Fresh(version, charging.clock()))
             images = await charging.images(scope)
         now_ms = charging.clock()
-        charges = scope.charges(needed, now_ms, "needed")
-        return [
-            status
-            for charge, image in zip(charges, images, strict=True)
-            for status in statuses(charge, under_limits(image, charge.in_force, now_ms), now_ms)
-        ]
+        return statuses_of_all(scope.charges(needed, now_ms, "needed"), images, now_ms)
 
     async def _ping(self) -> None:
         await (self._repository or await self._opened()).ping()

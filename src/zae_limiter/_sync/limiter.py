@@ -311,7 +311,7 @@ class SyncRateLimiter(Management):
             raise call.charging.explained(error) from None
 
     def _statuses_of(self, call: AcquireCall, needed: Mapping[str, Any]) -> list[LimitStatus]:
-        from zae_limiter.admission.charge import statuses, under_limits
+        from zae_limiter.admission.charge import statuses_of_all
 
         scope = call.scope()
         charging = call.charging
@@ -321,12 +321,7 @@ class SyncRateLimiter(Management):
             scope = call.scope(Fresh(version, charging.clock()))
             images = charging.images(scope)
         now_ms = charging.clock()
-        charges = scope.charges(needed, now_ms, "needed")
-        return [
-            status
-            for charge, image in zip(charges, images, strict=True)
-            for status in statuses(charge, under_limits(image, charge.in_force, now_ms), now_ms)
-        ]
+        return statuses_of_all(scope.charges(needed, now_ms, "needed"), images, now_ms)
 
     def _ping(self) -> None:
         (self._repository or self._opened()).ping()

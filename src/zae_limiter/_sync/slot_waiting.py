@@ -17,7 +17,7 @@ from dataclasses import replace
 from math import inf
 
 from zae_limiter._sync.waiting_charge import PAUSE_LOOK_S, Taken, WaitingCharge
-from zae_limiter.admission.charge import statuses, under_limits
+from zae_limiter.admission.charge import statuses_of_all
 from zae_limiter.admission.request import Grant, Rejection
 from zae_limiter.admission.reservation import longest_pause_s
 from zae_limiter.admission.resolution import Scope
@@ -108,17 +108,7 @@ class SlotWaiting(WaitingCharge):
         charging = self._charging
         scope, now_ms = charging.scope(self._call, charging.clock())
         images, charges = charging.images(scope), scope.charges(self._amounts, now_ms)
-        return Rejection(
-            tuple(
-                [
-                    status
-                    for charge, image in zip(charges, images, strict=True)
-                    for status in statuses(
-                        charge, under_limits(image, charge.in_force, now_ms), now_ms
-                    )
-                ]
-            )
-        )
+        return Rejection(tuple(statuses_of_all(charges, images, now_ms)))
 
 
 def seconds_to_wait(listed: Sequence[LimitStatus], left_s: float, look_s: float) -> float | None:

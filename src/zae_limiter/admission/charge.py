@@ -6,7 +6,7 @@ DynamoDB plans its writes in ``dynamodb/buckets/planning.py``; both ask ``fit.fi
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -33,6 +33,7 @@ from zae_limiter.admission.switches import under_switch
 from zae_limiter.admission.tally import Tally
 from zae_limiter.admission.usage import with_through_child, with_units_through_children
 from zae_limiter.models.status import LimitStatus
+from zae_limiter.models.switches import SwitchMode
 from zae_limiter.models.timestamps import MILLI
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
 
 ELSEWHERE = Tally(elsewhere=1)
+UNENFORCED = (SwitchMode.SHADOW.value, SwitchMode.BYPASS.value)
 
 
 @dataclass(slots=True)
@@ -166,7 +168,7 @@ def _take_quotas(
         ledger = QuotaLedger(key, limits[key], now_ms, charges=amount > 0, life=life)
         holds += ledger.take_with_child(charge.of_child(key), amount, as_debt=charge.is_shadow)
         of_children[key] = 0
-        if amount:
+        if amount or ledger.is_overdrawn:
             planned = ledger.finish(asked=not charge.is_shadow)
             limits[key], of_children[key] = planned.applied(limits[key]), planned.through_children
     return tuple(holds), of_children
@@ -242,8 +244,48 @@ def statuses(charge: Charge, seen: BucketImage, now_ms: int) -> list[LimitStatus
             )
         )
     if charge.switch is not None:
-        return [under_switch(each, charge.switch, now_ms) for each in compared]
-    return compared
+        compared = [under_switch(each, charge.switch, now_ms) for each in compared]
+    return with_one_wait(compared, now_ms)
+
+
+def statuses_of_all(
+    charges: Iterable[Charge], images: Iterable[BucketImage | None], now_ms: int
+) -> list[LimitStatus]:
+    """Compare all charges of a request with their buckets, as they were read."""
+    listed: list[LimitStatus] = []
+    for charge, image in zip(charges, images, strict=True):
+        listed += statuses(charge, under_limits(image, charge.in_force, now_ms), now_ms)
+    return with_one_wait(listed, now_ms)
+
+
+def with_one_wait(compared: list[LimitStatus], now_ms: int) -> list[LimitStatus]:
+    """Return the statuses of one request, whose longest wait is that of the whole request.
+
+    A quota may hold more than its amount by a top-up, which ends with its window. A request that
+    needs the top-up, and waits for another limit until then, never fits.
+    """
+    wait_s = max([each.retry_after_seconds for each in compared if each.exceeded], default=0.0)
+    if not wait_s:
+        return compared
+    over_ms = now_ms + wait_s * 1000
+    return [
+        replace(each, exceeded=True, retry_after_seconds=math.inf)
+        if _needs_top_up(each) and _ends_by(each, over_ms)
+        else each
+        for each in compared
+    ]
+
+
+def _needs_top_up(status: LimitStatus) -> bool:
+    limit = status.limit
+    if not limit.is_quota or limit.soft or status.mode in UNENFORCED:
+        return False
+    return status.requested > limit.amount
+
+
+def _ends_by(status: LimitStatus, moment_ms: float) -> bool:
+    end = status.window_end
+    return end is not None and end.timestamp() * 1000 <= moment_ms
 
 
 def _status_under_terms(

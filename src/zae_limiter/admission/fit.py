@@ -44,7 +44,7 @@ def fits(
                     return False  # the first shard of the bucket has all of a quota or of slots
                 continue
             if state.quota is not None:
-                free = free_units(state, now_ms, charging=amount > 0)
+                free = free_units(state, now_ms)
                 if free + returned_milli.get(key, 0) - taken_milli.get(key, 0) < amount:
                     return False
                 continue

@@ -157,18 +157,11 @@ def level_milli(state: LimitState, now_ms: int, returned_milli: int = 0) -> int:
     return level
 
 
-def _quota_level(state: LimitState, quota: QuotaState, now_ms: int, charging: bool = True) -> int:
+def _quota_level(state: LimitState, quota: QuotaState, now_ms: int) -> int:
     rate = state.rate
     assert rate.terms is not None, "a quota has windows"
     assert rate.terms.window is not None, "a quota has windows"
-    return free_level(
-        rate.terms.window,
-        state.balance_milli,
-        rate.capacity_milli,
-        quota,
-        now_ms,
-        charging=charging,
-    )
+    return free_level(rate.terms.window, state.balance_milli, rate.capacity_milli, quota, now_ms)
 
 
 def reaches_ms(state: LimitState, wanted_milli: int) -> int:

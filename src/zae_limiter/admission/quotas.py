@@ -198,12 +198,12 @@ def held_units(state: LimitState, number: int, now_ms: int) -> int:
     return 0 if state.quota is None else held_in(state.quota.holds, number, now_ms, expired=False)
 
 
-def free_units(state: LimitState, now_ms: int, *, charging: bool = True) -> int:
+def free_units(state: LimitState, now_ms: int) -> int:
     """Return the level of a quota at a moment; see ``windows.free_level``."""
     _, window = quota_terms(state.rate)
     balance, capacity = state.balance_milli, state.rate.capacity_milli
     quota = state.quota or QuotaState()
-    return free_level(window, balance, capacity, quota, now_ms, charging=charging)
+    return free_level(window, balance, capacity, quota, now_ms)
 
 
 def topped_units(state: LimitState, number: int) -> int:
@@ -220,24 +220,24 @@ def fits_at_ms(state: LimitState, units: int, now_ms: int) -> int | None:
     The moment is now, the expiry of enough holds of dead calls, or the start of the next window.
     """
     _, window = quota_terms(state.rate)
-    if free_units(state, now_ms, charging=units > 0) >= units:
+    if free_units(state, now_ms) >= units:
         return now_ms
     number = current_window(state, now_ms)
-    if units > state.rate.capacity_milli and window_of(state.balance_milli) < number:
-        return None
-    over_ms = end_ms(window, number) if units <= state.rate.capacity_milli else None
+    if window_of(state.balance_milli) < number:
+        return None  # the whole amount is there
+    over_ms = end_ms(window, number)
     level = level_in(number, state.balance_milli)
-    holds = {} if state.quota is None or not units else state.quota.holds
+    holds = {} if state.quota is None else state.quota.holds
     for name, held in sorted(holds.items(), key=lambda hold: hold[0].expires_s):
         expires_s = name.expires_s
         if name.window != number or expires_s == NEVER_EXPIRES:
             continue
-        if over_ms is not None and expires_s * 1000 >= over_ms:
+        if expires_s * 1000 >= over_ms:
             break
         level += held
         if level >= units:
             return max(now_ms, expires_s * 1000)
-    return over_ms
+    return over_ms if units <= state.rate.capacity_milli else None
 
 
 # --- writing
@@ -295,6 +295,17 @@ class QuotaLedger:
     def _is_older(self) -> bool:
         """Whether the balance belongs to a window before that of the write."""
         return window_of(self._state.balance_milli) < self.number
+
+    @property
+    def is_overdrawn(self) -> bool:
+        """Whether the current window is in debt as long as expired holds are not returned.
+
+        Only then they are returned by a call that does not name the quota.
+        """
+        if current_window(self._state, self._now_ms) != self.number:
+            return False
+        level = level_in(self.number, self._state.balance_milli)
+        return level + self._returned < self._charged + self._owed
 
     def settle(self, settlement: QuotaSettlement, *, is_same: bool = True) -> None:
         """Settle a charge; ``is_same`` says that the quota still has the calendar of the charge."""
@@ -400,16 +411,16 @@ class QuotaLedger:
         """
         terms, window = quota_terms(self._state.rate)
         taken = self._charged + self._owed
+        asked = asked and not terms.soft
         turns = self._is_older and (self._charges or taken > 0) and self._may_turn(terms, taken)
-        swept = self._swept(turns) if self._charges or turns else {}
-        holds = self._hold_write(swept)
+        sweeps = self._charges or turns or (asked and self.is_overdrawn)
+        holds = self._hold_write(self._swept(turns) if sweeps else {})
         if turns:
             over = last_ended(window, self.number, self._now_ms)
             put = balance_in(self.number, self._state.rate.capacity_milli - taken)
             move = self._move(low=balance_in(over, -HALF_SPAN) + 1, put=put)
             return QuotaMove(move, holds, self._through_children)
         low = high = None
-        asked = asked and not terms.soft
         at_stamp = current_window(self._state, self._now_ms)
         if self._charges or self._is_settled or (asked and at_stamp == self.number):
             low, high = balance_in(self.number, -HALF_SPAN) + 1, balance_in(self.number, HALF_SPAN)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zae_limiter.admission.account import sum_amounts
-from zae_limiter.admission.charge import statuses, under_limits
+from zae_limiter.admission.charge import statuses_of_all
 from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.in_force import InForce, plain_name
 from zae_limiter.admission.quotas import NEVER_EXPIRES, QuotaHold
@@ -142,10 +142,7 @@ class JointCharge:
 
     def statuses(self, images: Sequence[BucketImage | None], now_ms: int) -> list[LimitStatus]:
         """Compare all charges with their buckets."""
-        listed: list[LimitStatus] = []
-        for charge, image in zip(self.merged, images, strict=True):
-            listed += statuses(charge, under_limits(image, charge.in_force, now_ms), now_ms)
-        return listed
+        return statuses_of_all(self.merged, images, now_ms)
 
     def in_named_order(self, statuses: Sequence[LimitStatus]) -> list[LimitStatus]:
         """Return the statuses of a rejection in the order in which the caller named resources."""

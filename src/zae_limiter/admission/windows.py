@@ -177,26 +177,17 @@ def held_in(holds: Mapping[HoldName, int], number: int, now_ms: int, *, expired:
     )
 
 
-def free_level(
-    window: Window,
-    balance: int,
-    capacity: int,
-    quota: QuotaState,
-    now_ms: int,
-    *,
-    charging: bool = True,
-) -> int:
+def free_level(window: Window, balance: int, capacity: int, quota: QuotaState, now_ms: int) -> int:
     """Return the level of a quota at a moment; negative while the quota is overdrawn.
 
-    If the balance belongs to an earlier window, the quota is full. A charge returns expired holds,
-    so they count as free. A call that does not name the quota (``charging`` is False) returns no
-    holds, so expired ones count as taken.
+    If the balance belongs to an earlier window, the quota is full. A call that needs expired holds
+    returns them, so they count as free.
     """
     number = joined(window, balance, now_ms)
     if window_of(balance) < number:
         return capacity
     level = level_in(number, balance)
-    if not charging or not quota.holds:
+    if not quota.holds:
         return level
     return level + held_in(quota.holds, number, now_ms, expired=True)
 

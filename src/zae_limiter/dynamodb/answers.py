@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-from zae_limiter.admission.charge import statuses
+from zae_limiter.admission.charge import statuses, with_one_wait
 from zae_limiter.admission.fit import has_no_debt
 from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.moves import added_move, after
@@ -28,6 +29,9 @@ from zae_limiter.dynamodb.items.bucket import BucketId
 from zae_limiter.dynamodb.sharding.known_shards import KnownShards, combined
 from zae_limiter.exceptions import ZAELimiterError
 from zae_limiter.models.timestamps import MILLI
+
+if TYPE_CHECKING:
+    from zae_limiter.models.status import LimitStatus
 
 
 def grant(
@@ -126,14 +130,15 @@ def refusal(
     stale = [outcome for outcome in outcomes if isinstance(outcome, StaleLimits)]
     if stale:
         return max(stale)
-    now_ms, listed = request.clock(), []
+    now_ms = request.clock()
+    listed: list[LimitStatus] = []
     for charge, each, outcome in zip(request.charges, pending, outcomes, strict=True):
         if isinstance(outcome, Rejected):
             listed += statuses(charge, outcome.image, outcome.now_ms)
         else:
             image = _image_if_refunded(charge, outcome, each.bucket_id, cache, now_ms)
             listed += statuses(charge, image, now_ms)
-    return Rejection(tuple(listed))
+    return Rejection(tuple(with_one_wait(listed, now_ms)))
 
 
 def _combined_later(

@@ -6,9 +6,16 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from zae_limiter.admission import settle as settling
-from zae_limiter.admission.charge import ChargePlan, plan_charge, statuses, under_limits
+from zae_limiter.admission.charge import (
+    ChargePlan,
+    plan_charge,
+    statuses,
+    under_limits,
+    with_one_wait,
+)
 from zae_limiter.admission.image import HOUR_MS, BucketImage, running_pause_ms
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.quotas import in_life
@@ -49,6 +56,9 @@ from zae_limiter.embedded.tables import (
 from zae_limiter.models.audit import AuditAction, AuditedChange, pause_event
 from zae_limiter.models.bucket import BucketEntry, BucketState, ResourceCapacity
 from zae_limiter.models.limit import plain_amounts
+
+if TYPE_CHECKING:
+    from zae_limiter.models.status import LimitStatus
 
 BATCH = 100  # buckets that are read by key in one transaction
 LIFE_BYTES = 6  # a life must differ from other lives of the same key while their slots are held
@@ -444,14 +454,14 @@ def _rejection(
 
     With its old rate, a bucket might never hold the amount of a request under larger limits.
     """
-    listed = []
+    listed: list[LimitStatus] = []
     for wanted, plan, window, image in plans:
         listed.extend(statuses(wanted, plan.seen, now_ms))
         if image is not None and plan.seen is not image:
             _write(
                 tables, namespace_id, wanted.entity_id, wanted.resource, plan.seen, closed=window
             )
-    return Rejection(tuple(listed))
+    return Rejection(tuple(with_one_wait(listed, now_ms)))
 
 
 def _begin(noted: TakenTallies | None, raised: list[Crossing] | None) -> None:

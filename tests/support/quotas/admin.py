@@ -315,7 +315,7 @@ class Rules(GroupRules):
                 for each in (0, 1)
             ]
             amount = ask.amounts.get(name, 0)
-            rooms = [part.room([], swept=bool(amount)) for part in found]
+            rooms = [part.room([]) for part in found]
             if quota.soft or ask.shadow:
                 shares[0][name] = amount
                 continue

@@ -158,9 +158,9 @@ class SweepsTwice(Rules):
 
 
 class SweepsUnnamed(Rules):
-    """Holds of limits are swept that the write does not charge."""
+    """Holds of limits are swept that the write does not charge, also before it turns them."""
 
-    def sweeps_unnamed(self) -> bool:
+    def sweeps_unnamed(self, limit: LimitPlan) -> bool:
         return True
 
 

@@ -378,7 +378,7 @@ def fits(items: Sequence[Item], config: Config, ask: Ask, t_ms: int) -> bool:
                 level = item[f"t_{limit}"] + at * SPAN
                 for name, held in holds_of(item, limit).items():
                     is_own = (name.number, name.window) == (quota.number, at)
-                    if amount and is_own and 0 < name.expires_s * 1000 <= t_ms:
+                    if is_own and 0 < name.expires_s * 1000 <= t_ms:
                         level += held
             room += level
             if level < 0 and (not amount or len(items) > 1):  # a debt is to be repaid first

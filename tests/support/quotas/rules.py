@@ -218,11 +218,19 @@ class LimitPlan:
     # --- what is known before it is decided whether the limit is charged
 
     @property
+    def is_overdrawn(self) -> bool:
+        """Whether the window of a charge is in debt as long as nothing is swept."""
+        if self.is_older:
+            return False
+        level = self.balance + self.joined * SPAN
+        return level + self.credits < self.charges + self.debts
+
+    @property
     def is_older(self) -> bool:
         """Whether the balance is of a window before that of a charge."""
         return self.rules.is_older(window_of(self.balance), self.joined)
 
-    def room(self, ends: list[tuple[int, Hold, int]], *, swept: bool) -> int:
+    def room(self, ends: list[tuple[int, Hold, int]]) -> int:
         """Return the level for a charge, after the settlements of the group and a sweep."""
         if self.is_older:
             return self.share - sum(
@@ -237,7 +245,7 @@ class LimitPlan:
             if self.is_own(hold, self.joined):
                 level += returned - cost
         for name, amount in held.items():
-            if swept and self.is_swept(name) and self.is_in_window(name):
+            if self.is_swept(name) and self.is_in_window(name):
                 level += amount
         return level
 
@@ -332,7 +340,8 @@ class LimitPlan:
 
     def _sweep(self, turns: bool, charging: bool, asked: bool) -> dict[HoldName, int]:
         """Return the holds that the write removes, as they were seen."""
-        if not (charging or (asked and self.rules.sweeps_unnamed())):
+        asked = asked and not self.quota.soft
+        if not (charging or (asked and self.rules.sweeps_unnamed(self))):
             return {}
         swept = {}
         for name, seen in self.seen.items():
@@ -379,7 +388,7 @@ class LimitPlan:
                 write.conditions.append(Within(balance, low - base, rules.most(base)))
             if self.credits != taken:
                 write.add(balance, self.credits - taken)
-        elif self.credits:  # of a sweep that the limit should not have
+        elif self.credits:  # of a sweep
             write.add(balance, self.credits)
         if asked and not charging and not quota.soft:  # a limit that the calls do not name
             base = self.joined * SPAN
@@ -468,8 +477,9 @@ class GroupRules:
     def sweeps_as_seen(self) -> bool:
         return True
 
-    def sweeps_unnamed(self) -> bool:
-        return False
+    def sweeps_unnamed(self, limit: LimitPlan) -> bool:
+        """Tell whether calls that do not name a limit return its expired holds."""
+        return limit.is_overdrawn
 
     def bounds_settlements(self) -> bool:
         return True
@@ -555,27 +565,24 @@ class GroupRules:
         asks: list[Ask],
         costs: dict[str, list[tuple[int, Hold, int]]],
     ) -> None:
-        named = {name: part.room(costs[name], swept=True) for name, part in parts.items()}
-        unnamed = {name: part.room(costs[name], swept=False) for name, part in parts.items()}
+        rooms = {name: part.room(costs[name]) for name, part in parts.items()}
         for ask in self.in_order(asks):
             late = []
             for name, part in parts.items():
                 amount = ask.amounts.get(name, 0)
-                room = named[name] if amount else unnamed[name]
-                if room < amount and not part.quota.soft:
+                if rooms[name] < amount and not part.quota.soft:
                     late.append(self.retry_at(part, amount))
             if late and not ask.shadow:
                 plan.rejected.append((ask, max(late)))
                 continue
             plan.admitted.append(ask)
             for name, amount in ask.amounts.items():
-                named[name] -= amount
-                unnamed[name] -= amount
+                rooms[name] -= amount
 
     def retry_at(self, part: LimitPlan, amount: int) -> float:
         """Return when a charge would fit: when holds have expired, or in the next window."""
         end = self.retry_end_ms(part.quota, part.joined, part.stamp_ms)
-        if amount and not part.is_older:
+        if not part.is_older:
             level = part.balance + part.joined * SPAN
             for name, held in sorted(part.seen.items(), key=lambda each: each[0].expires_s):
                 if name.expires_s and part.is_in_window(name) and name.expires_s * 1000 < end:

@@ -127,9 +127,7 @@ def _is_overdrawn(images: Images, change: BucketChange, now_ms: int) -> bool:
         return False
     limits = images[min(images)].limits
     quotas = [limits[key] for key in change.in_force.quota_keys if key in limits]
-    return any(
-        free_units(state, now_ms, charging=False) < 0 for state in quotas if not is_soft(state.rate)
-    )
+    return any(free_units(state, now_ms) < 0 for state in quotas if not is_soft(state.rate))
 
 
 def least_overdrawn(
