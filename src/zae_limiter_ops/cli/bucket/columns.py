@@ -15,6 +15,7 @@ from zae_limiter_ops.cli.shared.formatting import (
     seconds_json,
 )
 from zae_limiter_ops.reports.columns import Column, json_of, plain_values
+from zae_limiter_ops.reports.usage_columns import list_or_none
 
 if TYPE_CHECKING:
     from zae_limiter_ops.cli.bucket.pages import ListedBucket, ListedLimit
@@ -176,7 +177,7 @@ _REJECTION_COLUMNS: tuple[Column[ListedLimit], ...] = (
     Column(title="asked>", value=lambda row: row.asked),
     Column(title="fits=", value=_fits),
     Column(title="rejected>", value=lambda row: row.bucket.rejected),
-    Column(title="refused by", value=lambda row: ", ".join(row.bucket.refused_by)),
+    Column(title="refused by", value=lambda row: row.bucket.last_limited_by),
 )
 
 
@@ -201,6 +202,10 @@ def bucket_json(bucket: ListedBucket) -> dict[str, Any]:
         "resource": bucket.resource,
         "rejected": bucket.rejected,
         "refused_by": list(bucket.refused_by),
+        "limited_by": list_or_none(bucket.limited_by),
+        "last_limited_by": list_or_none(bucket.last_limited_by),
+        "fits_after_seconds": seconds_json(bucket.fits_after_seconds),
+        "last_rejected_at": bucket.recent and bucket.recent.last_rejected_at,
         "asked": plain_values(bucket.asked),
         "limits": [json_of(_LIMIT_COLUMNS, row) for row in bucket.rows if row.view is not None],
     }

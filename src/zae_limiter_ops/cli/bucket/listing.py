@@ -122,10 +122,10 @@ def list_buckets(
     that the bucket has rejected in the running hour. A bucket that is not listed is full.
 
     --limited lists the buckets that have rejected callers in this hour or the last, most rejected
-    calls first. The column asked shows the largest rejected amount, fits shows when the bucket and
-    its parent hold that amount, and refused by names the entity whose bucket holds too few tokens:
-    the entity itself or its parent. A limit without a level is a limit of the parent, or of calls.
-    Clients report their rejections within 30 seconds.
+    calls first. The column asked shows the largest rejected amount, and refused by what refused the
+    last rejected call: a limit, which may be on another resource and of the parent, a pause or a
+    mode. Fits shows when that and the bucket hold the amounts. A limit without a level is a limit
+    of the parent, or of calls. Clients report their rejections within 30 seconds.
 
     \b
     Examples:
@@ -135,6 +135,8 @@ def list_buckets(
       zae-limiter bucket list --limited --all-namespaces
 
     JSON: buckets (each: namespace, entity_id, resource, rejected, refused_by (with --limited),
+    limited_by (what refused most: entity, resource and limit), last_limited_by, last_rejected_at,
+    fits_after_seconds (until a call fits that asks for as much, null: never),
     asked (with --limited: the largest rejected amount of each limit, by name), limits (each:
     limit_name, level_milli, debt_milli (thousandths of a token, billionths of money), capacity,
     refill_amount, used, held, window_start, window_end (these four of quotas), currency (of a

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from decimal import Decimal
 
     from zae_limiter._sync.repository import SyncRepository
+    from zae_limiter.models.refusal import LimitedBy
     from zae_limiter_ops.cli.shared.namespace_pages import Namespaces
 
 
@@ -33,8 +34,8 @@ class ListedBucket:
     limits: tuple[BucketView, ...]
     namespace: str
     recent: RecentRejections | None = None  # None unless the bucket is listed for its rejections
-    refused_by: tuple[str, ...] = ()  # the entities whose buckets have rejected its callers
     of_parent: tuple[BucketView, ...] = ()  # the parent's limits, if the parent rejected callers
+    refuser_seconds: float = 0.0  # until what refused the last call holds what was asked of it
     not_held: tuple[str, ...] = ()  # limits that callers asked for, and that the bucket lacks
 
     @property
@@ -43,10 +44,31 @@ class ListedBucket:
         return self.limits[0].state.rejected if self.recent is None else self.recent.rejected
 
     @property
+    def limited_by(self) -> LimitedBy | None:
+        """What has refused most of its rejected calls."""
+        return None if self.recent is None else self.recent.limited_by
+
+    @property
+    def last_limited_by(self) -> LimitedBy | None:
+        """What has refused the last one."""
+        return None if self.recent is None else self.recent.last_limited_by
+
+    @property
+    def refused_by(self) -> tuple[str, ...]:
+        """The entities whose buckets have refused its calls."""
+        found = [each.entity_id for each in (self.last_limited_by, self.limited_by) if each]
+        return tuple(dict.fromkeys(found))
+
+    @property
     def rows(self) -> list[ListedLimit]:
         """The limits, each with its bucket; last come those that the bucket does not have."""
         held = [ListedLimit(self, view.state.limit_name, view) for view in self.limits]
         return held + [ListedLimit(self, name, None) for name in self.not_held]
+
+    @property
+    def fits_after_seconds(self) -> float:
+        """The time until a call fits that asks for as much as those that were rejected lately."""
+        return max((row.asked_after_seconds for row in self.rows), default=self.refuser_seconds)
 
     @property
     def used_share(self) -> float:
@@ -83,11 +105,16 @@ class ListedLimit(NamedTuple):
 
     @property
     def asked_after_seconds(self) -> float:
-        """The time until bucket and parent hold ``asked``; infinite if they never do."""
+        """The time until a call fits that asks for as much; infinite if it never does.
+
+        By then the bucket and its parent hold ``asked``, and what has refused the last call holds
+        what was asked of it.
+        """
         views = [each for each in self.bucket.of_parent if each.state.limit_name == self.limit_name]
         if self.view is not None:
             views.append(self.view)
-        return max((each.fits_after_seconds(self.asked or 0) for each in views), default=0.0)
+        waits = [each.fits_after_seconds(self.asked or 0) for each in views]
+        return max([*waits, self.bucket.refuser_seconds])
 
 
 class BucketPages(NamedTuple):
@@ -138,32 +165,26 @@ class BucketPages(NamedTuple):
             if parent is not None and parent not in found:
                 found |= recent_rejections(repository, *parent)
             of_parent = None if parent is None else found.get(parent)
-            yield _limited_bucket(repository, recent, of_parent)
+            yield _limited_bucket(repository, recent, of_parent, found)
             if self.entity_id is not None and of_parent is not None:
-                yield _limited_bucket(repository, of_parent)
+                yield _limited_bucket(repository, of_parent, None, found)
 
 
 def _limited_bucket(
     repository: SyncRepository,
     recent: RecentRejections,
-    of_parent: RecentRejections | None = None,
+    of_parent: RecentRejections | None,
+    found: dict[tuple[str, str], RecentRejections],
 ) -> ListedBucket:
     """Return the bucket with the limits that rejected calls asked for.
 
-    The counts do not record which bucket has refused: ``refused_by`` names the entities whose
-    buckets hold too few tokens now.
+    ``found`` are all buckets that have rejected callers lately, as far as they were read.
     """
     entity_id, resource, asked = recent.entity_id, recent.resource, recent.asked
     views = _views(repository, entity_id, resource)
     parents: tuple[BucketView, ...] = ()
     if of_parent is not None and of_parent.through_children:
         parents = _views(repository, of_parent.entity_id, resource)
-    refused_by: tuple[str, ...] = (entity_id,)
-    if of_parent is not None and parents:
-        if _hold(views, asked):
-            refused_by = (of_parent.entity_id,)
-        elif not _hold(parents, asked):
-            refused_by = (entity_id, of_parent.entity_id)
     names = [view.state.limit_name for view in views]
     return ListedBucket(
         entity_id,
@@ -171,18 +192,35 @@ def _limited_bucket(
         tuple(view for view in views if not asked or view.state.limit_name in asked),
         repository.namespace_name,
         recent,
-        refused_by,
         parents,
+        _refuser_seconds(repository, recent, found),
         tuple(name for name in asked if name not in names),
     )
 
 
-def _hold(views: tuple[BucketView, ...], asked: dict[str, Any]) -> bool:
-    """Whether the limits that were asked for hold the amounts; of none, whether all hold 0."""
-    return all(
-        view.holds(asked.get(view.state.limit_name, 0))
-        for view in views
-        if not asked or view.state.limit_name in asked
+def _refuser_seconds(
+    repository: SyncRepository,
+    recent: RecentRejections,
+    found: dict[tuple[str, str], RecentRejections],
+) -> float:
+    """Return the time until what refused the last call holds the amount that was asked of it.
+
+    The bucket that refused counts the rejection as well, with the amount.
+    """
+    last = recent.last_limited_by
+    if last is None:
+        return 0.0
+    refuser = last.entity_id, last.resource
+    if refuser not in found:
+        found |= recent_rejections(repository, *refuser)
+    asked = found[refuser].asked if refuser in found else {}
+    return max(
+        (
+            view.fits_after_seconds(asked.get(last.limit, 0))
+            for view in _views(repository, *refuser)
+            if view.state.limit_name == last.limit or view.stopped_seconds
+        ),
+        default=0.0,
     )
 
 

@@ -63,6 +63,9 @@ def explain(
 ) -> None:
     """Explain whether the next acquire would be admitted. Nothing is charged.
 
+    If the key was rejected in this hour or the last, the limit that refused its last call is named,
+    also if it is on a further resource.
+
     \b
     Examples:
       zae-limiter explain key-7 gpt-4
@@ -76,7 +79,10 @@ def explain(
     rejected in this hour or the last, or default: 1 of each limit), also (of further resources,
     each: entity_id, resource, consume), resolution (each: entity_id, resource, source,
     last_used_hour, mode, mode_until, mode_source (null: no mode is set), levels (each: source,
-    limits, wins)), answer (admitted, limited or error), retry_after_seconds (null: never), problem,
+    limits, wins)), answer (admitted, limited or error), retry_after_seconds (null: never),
+    limited_by (what refuses the acquire: entity, resource and limit; null: nothing),
+    last_limited_by (what refused the last rejected call of this key in this hour or the last),
+    last_rejected_at, problem,
     limits (each: entity_id, resource, limit_name, capacity, refill_amount, refill_period_seconds,
     available, requested, exceeded, can_ever_fit, retry_after_seconds, paused_seconds (while the
     bucket is paused), mode, mode_until (unless it is enforce); of quotas also limit (its notation),

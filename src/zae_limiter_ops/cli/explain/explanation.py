@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.config import ConfigSource
+from zae_limiter.models.refusal import limited_by
 from zae_limiter_ops.cli.shared.errors import suggested
 from zae_limiter_ops.cli.shared.lookups import (
     charged_entities,
@@ -17,13 +18,14 @@ from zae_limiter_ops.cli.shared.lookups import (
     last_used_hour,
 )
 from zae_limiter_ops.cli.shared.modes import ModeView
-from zae_limiter_ops.cli.shared.recent_rejections import recent_rejections
+from zae_limiter_ops.cli.shared.recent_rejections import RecentRejections, recent_rejections
 
 if TYPE_CHECKING:
     from zae_limiter._sync.limiter import SyncRateLimiter
     from zae_limiter._sync.repository import SyncRepository
     from zae_limiter.models.entity import Entity
     from zae_limiter.models.limit import Limit
+    from zae_limiter.models.refusal import LimitedBy
     from zae_limiter.models.status import Availability, LimitStatus
 
 Bucket = tuple[str, str]  # entity and resource
@@ -66,7 +68,7 @@ class Explanation:
     """The answer that an acquire would get, with the limits and levels that lead to it.
 
     If the acquire would raise a ValidationError, ``availability`` is None and ``problem`` is the
-    reason.
+    reason. ``recent`` are the rejections of the key in this hour or the last; None without any.
     """
 
     entity_id: str
@@ -80,6 +82,7 @@ class Explanation:
     consume_source: str  # given, rejected (the largest rejected amounts) or default (1 of each)
     entity_known: bool  # it was created, has limits of its own, or has buckets
     resource_known: bool  # it has limits or buckets
+    recent: RecentRejections | None = None
 
     @property
     def answer(self) -> str:
@@ -87,6 +90,23 @@ class Explanation:
         if self.availability is None:
             return "error"
         return "admitted" if self.availability.available else "limited"
+
+    @property
+    def limited_by(self) -> LimitedBy | None:
+        """What refuses the acquire; None if it would be admitted."""
+        return limited_by(self.violations)
+
+    @property
+    def last_limited_by(self) -> LimitedBy | None:
+        """What refused the last call of the key that was rejected in this hour or the last."""
+        return None if self.recent is None else self.recent.last_limited_by
+
+    @property
+    def asks_the_last_refuser(self) -> bool:
+        """Whether the acquire asks the bucket that refused the last rejected call."""
+        last = self.last_limited_by
+        asked = [(each.entity_id, each.resource) for each in self.resolutions]
+        return last is None or last[:2] in asked
 
     @property
     def several(self) -> bool:
@@ -117,11 +137,12 @@ def explain_acquire(
     assert repository is not None, "explained on an open repository"
     entity = repository.get_entity(entity_id)
     wanted = dict(consume or {})
+    recent = recent_rejections(repository, entity_id, resource).get((entity_id, resource))
     availability, problem, source = None, None, "given"
     try:
         if not consume:
             source = "default"
-            asked = _asked_lately(repository, entity_id, resource)
+            asked = {} if recent is None else recent.asked
             names = limiter.available(entity_id, resource)
             wanted = {name: asked.get(name, _least(level)) for name, level in names.items()}
             source = "rejected" if any(name in asked for name in names) else "default"
@@ -141,17 +162,13 @@ def explain_acquire(
         problem=problem,
         entity_known=entity is not None or is_known_entity(repository, entity_id),
         resource_known=is_known_resource(repository, resource),
+        recent=recent,
     )
 
 
 def _least(level: int | Decimal) -> int | Decimal:
     """Return the smallest amount of a limit whose level is known: 1, or a billionth of money."""
     return 1 if isinstance(level, int) else Decimal("0.000000001")
-
-
-def _asked_lately(repository: SyncRepository, entity_id: str, resource: str) -> dict[str, Any]:
-    recent = recent_rejections(repository, entity_id, resource).get((entity_id, resource))
-    return {} if recent is None else recent.asked
 
 
 def _describe(error: ValidationError) -> str:

@@ -16,6 +16,7 @@ from zae_limiter_ops.cli.shared.formatting import (
     format_duration,
     format_hour,
     format_rate,
+    format_time,
     limits_json,
     plain_amount,
     seconds_json,
@@ -24,6 +25,7 @@ from zae_limiter_ops.cli.shared.modes import iso_text
 from zae_limiter_ops.cli.shared.records import print_columns
 from zae_limiter_ops.cli.shared.tables import print_line
 from zae_limiter_ops.reports.columns import Column, plain_values
+from zae_limiter_ops.reports.usage_columns import list_or_none
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -71,6 +73,9 @@ def explanation_json(explanation: Explanation) -> dict[str, Any]:
         ],
         "answer": explanation.answer,
         "retry_after_seconds": None if answer is None else seconds_json(answer.retry_after_seconds),
+        "limited_by": list_or_none(explanation.limited_by),
+        "last_limited_by": list_or_none(explanation.last_limited_by),
+        "last_rejected_at": explanation.recent and explanation.recent.last_rejected_at,
         "problem": explanation.problem,
         "limits": [] if answer is None else [status.as_dict() for status in answer.statuses],
     }
@@ -108,7 +113,21 @@ def print_explanation(explanation: Explanation) -> None:
                 print_line(f"   of {_bucket(explanation, status)}, {describe_use(status)}")
         print_line(f"   last use by {explanation.entity_id}: {_last_use(explanation)}")
     print_line("")
+    if explanation.last_limited_by is not None:
+        print_line(describe_last_rejection(explanation))
     print_line(f"Answer: {_answer(explanation)}", styles=ANSWER_STYLES)
+
+
+def describe_last_rejection(explanation: Explanation) -> str:
+    """Say what refused the last call of the key, and when."""
+    recent = explanation.recent
+    assert recent is not None, "there was a rejection"
+    assert recent.last_rejected_at is not None, "what refused is stored with its time"
+    return (
+        f"Last rejection of {explanation.entity_id} on {explanation.resource}: "
+        f"{format_time(recent.last_rejected_at)} by {recent.last_limited_by} "
+        "(clients report within 30 s)"
+    )
 
 
 LEVEL_COLUMNS: tuple[Column[LevelView], ...] = (
@@ -177,7 +196,7 @@ def _answer(explanation: Explanation) -> str:
         modes = {each.mode for each in explanation.availability.statuses} - {"enforce"}
         if modes:
             return f"ADMITTED in mode {', '.join(sorted(modes))}, whatever the levels are"
-        return "ADMITTED: every limit has enough"
+        return f"ADMITTED: every limit has enough{_unasked(explanation)}"
     worst = explanation.violations[0]
     if worst.mode == "deny":
         return _denied(explanation, worst)
@@ -213,6 +232,30 @@ def _answer(explanation: Explanation) -> str:
         f"LIMITED, retry in {wait}: {short} has {worst.available:,} of the "
         f"{worst.requested:,} asked for"
     )
+
+
+def _unasked(explanation: Explanation) -> str:
+    """Return how to ask for the limit that refused the last call, if the acquire does not."""
+    last = explanation.last_limited_by
+    if last is None or explanation.asks_the_last_refuser:
+        return ""
+    also = f"--also {last.resource}"
+    if last.entity_id != explanation.entity_id and not _charges(explanation, last.entity_id):
+        also = f"--also-of {last.entity_id} {last.resource}"
+    return (
+        f", but the last call was refused by {last}, which this one does not ask for; "
+        f"add {also} {_name_of(last.limit)}=AMOUNT"
+    )
+
+
+def _charges(explanation: Explanation, entity_id: str) -> bool:
+    """Tell whether the entity is the parent, which is charged with the key on every resource."""
+    return any(each.entity_id == entity_id for each in explanation.resolutions)
+
+
+def _name_of(limit: str) -> str:
+    """Return the name of a limit for a command; any limit may stand for a pause or a mode."""
+    return "LIMIT" if " " in limit else limit
 
 
 def _denied(explanation: Explanation, status: LimitStatus) -> str:

@@ -175,15 +175,11 @@ class BucketView:
         """The time until one token can be taken, provided that nothing else is charged.
 
         For a budget it is a billionth of the currency unit. For slots, it is the time after which a
-        caller should ask again. The time is never shorter than the rest of a pause.
+        caller should ask again. The time is never shorter than the rest of a pause or of mode deny.
         """
         least = MILLI if self.state.limit.currency is None else 1
         seconds = min(self._until(least), RETRY_S) if self._has_slots else self._until(least)
-        return max(seconds, self.paused_seconds)
-
-    def holds(self, amount: int | Decimal) -> bool:
-        """Return whether an amount could be taken now."""
-        return self.fits_after_seconds(amount) == 0
+        return max(seconds, self.stopped_seconds)
 
     def fits_after_seconds(self, amount: int | Decimal) -> float:
         """Return the time until an amount can be taken; infinite if it never can.
@@ -194,7 +190,22 @@ class BucketView:
         if units > self.state.capacity_milli and units > self.state.tokens_milli:
             return math.inf
         seconds = self._until(units)
-        return max(min(seconds, RETRY_S) if self._has_slots else seconds, self.paused_seconds)
+        return max(min(seconds, RETRY_S) if self._has_slots else seconds, self.stopped_seconds)
+
+    @property
+    def stopped_seconds(self) -> float:
+        """The time for which a pause or mode deny stops every call; 0 if none does."""
+        return max(self.paused_seconds, self.denied_seconds)
+
+    @property
+    def denied_seconds(self) -> float:
+        """The remaining time of mode deny, infinite without an end; 0 in any other mode."""
+        mode, until, _ = self.mode
+        if mode != "deny":
+            return 0.0
+        if until is None:
+            return math.inf
+        return max(0.0, until.timestamp() - self.state.last_refill_ms / 1000)
 
     @property
     def paused_seconds(self) -> float:

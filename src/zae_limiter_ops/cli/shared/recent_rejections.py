@@ -11,6 +11,7 @@ from zae_limiter.models.timestamps import iso_from_ms
 
 if TYPE_CHECKING:
     from zae_limiter._sync.repository import SyncRepository
+    from zae_limiter.models.refusal import LimitedBy
     from zae_limiter.models.usage import UsageSnapshot
 
 PAGE = 1000  # hours of one read
@@ -21,7 +22,8 @@ class RecentRejections:
     """The acquires that one bucket rejected in this hour and the last.
 
     ``through_children`` counts the rejected acquires of children, which are part of ``rejected``.
-    ``asked`` is the largest rejected amount of each limit.
+    ``asked`` is the largest rejected amount of each limit. ``limited_by`` has rejected most of them
+    in the hour with more rejections, ``last_limited_by`` the last one, at ``last_rejected_at``.
     """
 
     entity_id: str
@@ -29,9 +31,19 @@ class RecentRejections:
     rejected: int = 0
     through_children: int = 0
     asked: dict[str, Any] = field(default_factory=dict)
+    limited_by: LimitedBy | None = None
+    last_limited_by: LimitedBy | None = None
+    last_rejected_at: str | None = None
 
     def add(self, hour: UsageSnapshot) -> None:
-        """Add one of the two hours."""
+        """Add one of the two hours, the earlier one first."""
+        if hour.limited_by is not None and (
+            self.limited_by is None or hour.rejected > self.rejected
+        ):
+            self.limited_by = hour.limited_by
+        if hour.last_limited_by is not None:
+            self.last_limited_by = hour.last_limited_by
+            self.last_rejected_at = hour.last_rejected_at
         self.rejected += hour.rejected
         self.through_children += hour.rejected_through_children
         for name, amount in hour.rejected_amounts.items():
