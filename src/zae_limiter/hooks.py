@@ -387,18 +387,25 @@ class AcquireWatch:
         return admitted
 
     def settled(
-        self, cost: Mapping[str, int], written: Mapping[str, int], *, failed: bool, lost: bool
+        self,
+        cost: Mapping[str, int],
+        written: Mapping[str, int],
+        *,
+        failed: bool,
+        lost: bool,
+        ended_s: float | None = None,
     ) -> None:
+        """Report the end of the block; ``ended_s`` is its moment if it was stored later."""
         event = SettleEvent(
             cost=dict(cost),
             written=dict(written),
             failed=failed,
             lost=lost,
-            duration_s=monotonic() - self._entered_s,
+            duration_s=(monotonic() if ended_s is None else ended_s) - self._entered_s,
             entity_id=self._entity_id,
             resource=self._resource,
         )
-        self._observer.notify("on_settle", event)
+        self._observer.notify("on_settle", event, in_background=ended_s is not None)
 
     def lost(self) -> None:
         event = LostEvent(

@@ -39,16 +39,18 @@ DYNAMODB = BackendCapabilities(
     usage_history=True,
     infrastructure=True,
 )
+OUTAGES = ("outage", "any_outage")  # fixtures of the suite
 # Long enough for a busy machine to open a connection. Longer for a server that is far away.
 MOMENT_S = float(os.environ.get("ZAEL_TEST_MOMENT_S", "2"))
 
 
 def dynamodb_url(stack: str, fixtures: Container[str] = ()) -> str:
-    """Return the URL of a table; for a test with the fixture ``outage`` it leads through the proxy.
+    """Return the URL of a table; for a test with a fixture for outages it leads through the proxy.
 
     The proxy makes the outages, and doubles the work of every request.
     """
-    return store_url(stack, shared_proxy().url if "outage" in fixtures else shared_endpoint())
+    is_proxied = any(name in fixtures for name in OUTAGES)
+    return store_url(stack, shared_proxy().url if is_proxied else shared_endpoint())
 
 
 def sqlite_url(folder: Path) -> str:
@@ -76,5 +78,5 @@ class DynamoOutage:
 
     def outage(self):
         proxied = parse_url(self.url).options["endpoint_url"] == shared_proxy().url
-        assert proxied, "a test with an outage must request the fixture `outage`"
+        assert proxied, f"a test with an outage must request a fixture of {OUTAGES}"
         return shared_proxy().refusing()

@@ -42,8 +42,8 @@ class FaultyBuckets:
         raise self.error("a fault")
 
 
-def open_faulty(clock):
+def open_faulty(clock, url="memory://"):
     """Return a repository in memory, and its buckets."""
-    engine = open_memory(parse_url("memory://"), Settings())
+    engine = open_memory(parse_url(url), Settings())
     buckets = engine.buckets = FaultyBuckets(engine.buckets)
     return SyncRepository.builder().clock(clock).over(engine), buckets

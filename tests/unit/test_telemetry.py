@@ -135,6 +135,8 @@ def test_a_settlement_that_is_lost_is_counted(telemetry, repository):
     with limiter.acquire("user", "api", {"rpm": 1}) as lease:
         lease.adjust(rpm=1)
         fault.__enter__()
+    assert telemetry.counts("settlements.lost") == {}
+    repository.close(timeout=0)
     fault.__exit__(None, None, None)
     assert telemetry.counts("settlements.lost") == {("api",): 1}
 

@@ -30,6 +30,7 @@ from zae_limiter_contract._async.outage import OutageContract
 from zae_limiter_contract._async.overrides import OverrideContract
 from zae_limiter_contract._async.parents import ParentContract
 from zae_limiter_contract._async.pausing import PauseContract, PausedLineContract
+from zae_limiter_contract._async.pending_ends import PendingEndContract
 from zae_limiter_contract._async.precedence import PrecedenceContract
 from zae_limiter_contract._async.priced_calls import PricedCallContract
 from zae_limiter_contract._async.processes import ProcessContract
@@ -73,6 +74,7 @@ class CallerContract(
     # sync: InterruptContract,
     # sync: InterruptedChangeContract,
     OutageContract,
+    PendingEndContract,
     ProcessContract,
     SeveralCallersContract,
     SharedLeaseContract,

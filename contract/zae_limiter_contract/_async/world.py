@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio  # unasync: remove
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
@@ -17,6 +19,7 @@ from zae_limiter.testing.clock import FakeClock
 from zae_limiter_contract._async.spec import EngineSpec
 
 USER, API = "user-1", "api"
+WAIT_S = 30.0  # for what the background does; on a busy machine that may take a while
 
 
 class Failure(Exception):
@@ -42,6 +45,15 @@ def require_outage(spec: EngineSpec) -> AbstractContextManager[None]:
     if outage is None:
         pytest.skip("this engine cannot fail that way")
     return outage
+
+
+async def stored(repository: Repository) -> None:
+    """Wait until the background has stored the ends of all blocks, or has given them up."""
+    end = time.monotonic() + WAIT_S
+    while repository.pending_settlements:
+        assert time.monotonic() < end, "the end of a block was never stored"
+        await asyncio.sleep(0.02)  # unasync: remove
+        # sync: time.sleep(0.02)
 
 
 class World:

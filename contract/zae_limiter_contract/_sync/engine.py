@@ -32,6 +32,7 @@ from zae_limiter_contract._sync.outage import OutageContract
 from zae_limiter_contract._sync.overrides import OverrideContract
 from zae_limiter_contract._sync.parents import ParentContract
 from zae_limiter_contract._sync.pausing import PauseContract, PausedLineContract
+from zae_limiter_contract._sync.pending_ends import PendingEndContract
 from zae_limiter_contract._sync.precedence import PrecedenceContract
 from zae_limiter_contract._sync.priced_calls import PricedCallContract
 from zae_limiter_contract._sync.processes import ProcessContract
@@ -71,6 +72,7 @@ class CallerContract(
     InterruptContract,
     InterruptedChangeContract,
     OutageContract,
+    PendingEndContract,
     ProcessContract,
     SeveralCallersContract,
     SharedLeaseContract,

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
@@ -19,6 +20,7 @@ from zae_limiter.testing.clock import FakeClock
 from zae_limiter_contract._sync.spec import EngineSpec
 
 USER, API = "user-1", "api"
+WAIT_S = 30.0  # for what the background does; on a busy machine that may take a while
 
 
 class Failure(Exception):
@@ -44,6 +46,14 @@ def require_outage(spec: EngineSpec) -> AbstractContextManager[None]:
     if outage is None:
         pytest.skip("this engine cannot fail that way")
     return outage
+
+
+def stored(repository: SyncRepository) -> None:
+    """Wait until the background has stored the ends of all blocks, or has given them up."""
+    end = time.monotonic() + WAIT_S
+    while repository.pending_settlements:
+        assert time.monotonic() < end, "the end of a block was never stored"
+        time.sleep(0.02)
 
 
 class World:

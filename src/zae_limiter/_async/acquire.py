@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from zae_limiter._async.lease import Lease
 from zae_limiter._async.repository import Repository
@@ -31,6 +31,7 @@ from zae_limiter.models.config import OnUnavailable
 from zae_limiter.models.limit import Limit
 
 if TYPE_CHECKING:
+    from zae_limiter._async.holds import HeldQuotas
     from zae_limiter.admission.thresholds import Crossing, Exhaustion
     from zae_limiter.hooks import Observer
     from zae_limiter.quiet_logging import QuietLogger
@@ -159,8 +160,8 @@ class AcquireCall:
                 charging.namespace_id, rejected, self.raise_exhausted, ended.clock
             )
 
-    async def settle(self, settlements: tuple[Settlement, ...], receipt: Receipt[None]) -> None:
-        """Write debts and credits; the receipt tells whether they are committed."""
+    async def settle(self, settlements: tuple[Settlement, ...], receipt: Receipt[Any]) -> None:
+        """Write debts and credits; the receipt tells which of them are committed."""
         if settlements:
             charging = self.charging
             await charging.buckets.settle(
@@ -180,22 +181,48 @@ class AcquireCall:
         raise_exhausted(self.observer, exhaustion)
 
     async def settle_quietly(
-        self, settlements: tuple[Settlement, ...], receipt: Receipt[None]
-    ) -> None:
-        """Settle, and log and count an error, since no caller could handle it."""
-        try:
-            await self.settle(settlements, receipt)
-        except Exception:  # noqa: BLE001 - the block has ended, so nobody could handle an error
-            self.charging.count_lost_settlement()
-            # Imported here, so that `import zae_limiter` does not import logging.
-            from zae_limiter.quiet_logging import quiet_logger
+        self,
+        settlements: tuple[Settlement, ...],
+        receipt: Receipt[Any],
+        quotas: Iterable[HeldQuotas] = (),
+        on_stored: Callable[[], None] | None = None,
+    ) -> bool:
+        """Settle, and return whether all is stored. No error is raised: nobody could handle it.
 
-            quiet_logger(__name__).exception(
-                "could not settle %s for %r on %r",
-                [(each.entity_id, each.amounts_milli) for each in settlements],
-                self.entity_id,
-                self.resource,
-            )
+        What is not stored is repeated in the background, and ``quotas`` are renewed meanwhile.
+        ``on_stored`` is called if it is stored then. After an interrupt this may be called again
+        with the same receipt.
+        """
+        error: Exception | None = None
+        if not receipt.has_outcome:
+            try:
+                await self.settle(settlements, receipt)
+            except Exception as failure:  # noqa: BLE001 - the block has ended
+                error = failure
+        if error is None and not (receipt.has_outcome and receipt.outcome):
+            return True
+        return self._hand_over(settlements, receipt, quotas, on_stored, error)
+
+    def _hand_over(
+        self,
+        settlements: tuple[Settlement, ...],
+        receipt: Receipt[Any],
+        quotas: Iterable[HeldQuotas],
+        on_stored: Callable[[], None] | None,
+        error: Exception | None,
+    ) -> bool:
+        """Repeat in the background what is not stored; return False if there is anything."""
+        from zae_limiter._async.pending_ends import PendingEnd, left_after
+
+        end = receipt.outcome
+        if not isinstance(end, PendingEnd):
+            left = left_after(receipt, settlements, error)
+            if not left:
+                return True
+            # Noted before it is repeated: an interrupted caller must not write it once more.
+            end = receipt.outcome = PendingEnd(self, left, quotas, on_stored, error)
+        self.charging.pending_ends.add(end)
+        return False
 
     async def give_back(self, receipt: Receipt[ChargeOutcome], amounts: Mapping[str, int]) -> None:
         """Refund a committed charge whose caller was stopped before it got the answer."""

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Mapping
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 # Imported here, since a suspended generator may end its block when imports are no longer possible.
 from zae_limiter._async.operation_line import Place
@@ -24,6 +24,7 @@ from zae_limiter.models.limit import check_amounts
 if TYPE_CHECKING:
     from zae_limiter._async.acquire import AcquireCall
     from zae_limiter._async.holds import HeldQuotas
+    from zae_limiter._async.pending_ends import PendingEnd
     from zae_limiter._async.slots import HeldSlots
     from zae_limiter.admission.account import Booking, HoldsOfGrants
     from zae_limiter.hooks import AcquireWatch
@@ -79,7 +80,7 @@ class Lease:
         # Most blocks change nothing, and so need no account and no receipt of their end.
         self._account: LeaseAccount | None = None
         self._open = True
-        self._ended: Receipt[None] | None = None
+        self._ended: Receipt[Any] | None = None
         self._lock = threading.Lock()
         self._line: list[Place] = []  # of the operations that are under way
         self._slots: list[HeldSlots] | None = None
@@ -315,7 +316,8 @@ class Lease:
     async def _end(self, failed: bool) -> None:
         """Write the unwritten amounts, or refund a failed block. An outage is not raised.
 
-        If this is interrupted before the write is committed, it can be called again.
+        What the store does not take is repeated in the background. If this is interrupted before
+        the write is committed, it can be called again.
         """
         with self._lock:
             is_alone = not self._line
@@ -348,13 +350,24 @@ class Lease:
     async def _write_end(self, failed: bool) -> None:
         with self._lock:
             ended = self._ended = self._ended or Receipt()
-        if ended.has_outcome:
-            return
-        settlements = await self._settlements_at_end(failed)
-        if settlements:
-            await self._call.settle_quietly(settlements, ended)
-        if self._slots is not None:
-            self._wake_slot_waiters()
+        settlements: tuple[Settlement, ...] = ()
+        if not ended.has_outcome:
+            settlements = await self._settlements_at_end(failed)
+        await self._settle_end(settlements, ended)
+
+    async def _settle_end(self, settlements: tuple[Settlement, ...], ended: Receipt[Any]) -> None:
+        """Write the end of the block, unless it was written before an interrupt."""
+        leases = self._leases()
+        if settlements or ended.has_outcome:
+            quotas = [held for lease in leases for held in lease._quotas or ()]  # noqa: SLF001
+            await self._call.settle_quietly(settlements, ended, quotas, self._slots_are_back)
+        self._slots_are_back()
+
+    def _slots_are_back(self) -> None:
+        """Wake callers that wait for the slots of this lease."""
+        for lease in self._leases():
+            if lease._slots is not None:  # noqa: SLF001 - a part of this lease
+                lease._wake_slot_waiters()  # noqa: SLF001
 
     async def _settlements_at_end(self, failed: bool) -> tuple[Settlement, ...]:
         """Return the debts and credits of the end of the block, with the slots to be given back."""
@@ -380,7 +393,8 @@ class Lease:
             return
         settlements = await self._with_slots(slots, ())
         if settlements:
-            await self._call.settle_quietly(settlements, Receipt())
+            on_stored = self._wake_slot_waiters
+            await self._call.settle_quietly(settlements, Receipt(), on_stored=on_stored)
         self._wake_slot_waiters()
 
     def _wake_slot_waiters(self) -> None:
@@ -436,17 +450,43 @@ class Lease:
         return account.at_end(failed and not self._call.keeps_on_error)
 
     def _report(self, failed: bool) -> None:
-        """Report the cost of the block to the hooks."""
-        if self._watch is None:
+        """Report the cost of the block to the hooks, for each resource."""
+        for lease in self._leases():
+            lease._report_own(failed)  # noqa: SLF001 - a part of this lease
+
+    def _report_own(self, failed: bool, ended_s: float | None = None) -> None:
+        """Report the cost on the resource of this lease, once it is stored or given up."""
+        watch = self._watch
+        if watch is None:
+            return
+        end = self._pending_end()
+        if end is not None and end.when_over(partial(self._report_own, failed, monotonic())):
             return
         account = self._booked()
         if account.charges:
             changes = self._due_at_end(account, failed)
             written = {name: amount for name, amount in changes.items() if amount}
             cost = account.shown(account.changed_by(account.shares(written)).written())
-            committed = self._ended is not None and self._ended.has_outcome
-            lost = (bool(written) or self._quotas is not None) and not committed
-            self._watch.settled(cost, account.shown(written), failed=failed, lost=lost)
+            watch.settled(
+                cost,
+                account.shown(written),
+                failed=failed,
+                lost=end is not None and self._has_lost(end),
+                ended_s=ended_s,
+            )
+
+    def _pending_end(self) -> PendingEnd | None:
+        """Return the part of the end that the store did not take at once."""
+        ended = self._ended
+        if ended is None or not ended.has_outcome or not ended.outcome:
+            return None
+        return cast("PendingEnd", ended.outcome)
+
+    def _has_lost(self, end: PendingEnd) -> bool:
+        """Tell whether a part of the end was given up that concerns this resource."""
+        charges = [charge for held in self._booked().charges for charge in held.grant.charges]
+        buckets = {(charge.entity_id, charge.resource) for charge in charges}
+        return any((each.entity_id, each.resource) in buckets for each in end.lost)
 
     def _is_ignored(self, error: BaseException) -> bool:
         """Tell whether an error is an outage in shadow mode, in which outages are not raised."""

@@ -192,15 +192,18 @@ class Management:
         url = self._store_options.get("url")
         return f"opens {masked_url(url) if url else 'its repository'} on first use"
 
-    async def close(self) -> None:
-        """Close the repository if this limiter has opened it; the next use opens it again."""
+    async def close(self, *, timeout: float | None = None) -> None:
+        """Close the repository if this limiter has opened it; the next use opens it again.
+
+        ``timeout`` is that of ``Repository.close``.
+        """
         if not self._owned:
             return
         with self._lock:
             self._closings += 1
             repository, self._repository = self._repository, None
         if repository is not None:
-            await repository.close()
+            await repository.close(timeout=timeout)
 
     async def __aenter__(self) -> Self:
         return self

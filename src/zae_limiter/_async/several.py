@@ -381,26 +381,16 @@ class SeveralLease(Lease):
             ended = self._ended = self._ended or Receipt()
         for lease in self._further:
             lease._ended = ended  # noqa: SLF001 - a part of this lease
-        if ended.has_outcome:
-            return
         settlements: list[Settlement] = []
-        for lease in self._leases():
-            settlements += await lease._settlements_at_end(failed)  # noqa: SLF001
-        if settlements:
-            await self._call.settle_quietly(tuple(settlements), ended)
-        for lease in self._leases():
-            if lease._slots is not None:  # noqa: SLF001
-                lease._wake_slot_waiters()  # noqa: SLF001
+        if not ended.has_outcome:
+            for lease in self._leases():
+                settlements += await lease._settlements_at_end(failed)  # noqa: SLF001
+        await self._settle_end(tuple(settlements), ended)
 
     async def _return_slots(self) -> None:
         await super()._return_slots()
         for lease in self._further:
             await lease._return_slots()  # noqa: SLF001 - a part of this lease
-
-    def _report(self, failed: bool) -> None:
-        super()._report(failed)
-        for lease in self._further:
-            lease._report(failed)  # noqa: SLF001 - a part of this lease
 
 
 def _granted(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from zae_limiter._async.acquire import AcquireCall, logged
 from zae_limiter._async.repository.config_reads import Fresh
@@ -63,7 +63,7 @@ class Taken:
 
     def __init__(self) -> None:
         self.receipt: Receipt[ChargeOutcome] = Receipt()
-        self.settled: Receipt[None] = Receipt()
+        self.settled: Receipt[Any] = Receipt()
 
     def grant(self) -> Grant | None:
         """Return the grant if it was not given back and has not lapsed; otherwise None."""
@@ -95,7 +95,7 @@ class WaitingCharge:
         for sleeper in self._sleepers:  # before the credit is sent, see WaitingLine.note_credit
             self._lines.leave(sleeper)
         settlements: list[Settlement] = []
-        settled: Receipt[None] = Receipt()
+        settled: Receipt[Any] = Receipt()
         returned = []
         for taken in self._taken:
             grant = taken.grant()
@@ -107,12 +107,12 @@ class WaitingCharge:
         if not settlements:
             return
         credit = self._lines.number_credit()
-        await self._call.settle_quietly(tuple(settlements), settled)
+        is_stored = await self._call.settle_quietly(tuple(settlements), settled)
         try:
             # One write gives back for hundreds of callers; they end one by one.
             await aturn()
         finally:
-            if settled.has_outcome:
+            if is_stored:
                 for grant in returned:
                     self._lines.note_credit(grant, credit)
                     if grant.holds:

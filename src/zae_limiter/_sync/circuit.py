@@ -59,14 +59,27 @@ class Breaker:
 
     def check(self) -> None:
         """Raise RateLimiterUnavailable while the breaker is open; start a probe if one is due."""
+        if self.lets_through():
+            return
+        with self._lock:
+            self._answers += 1
+            waited_s, reason = time.monotonic() - self._last_answer_s(), self._reason
+        raise RateLimiterUnavailable(
+            f"{self._place} has not answered for {waited_s:.1f} s, so this call did not wait for "
+            f"it; calls reach the store again when it answers ({reason})",
+            stack_name=self._place,
+        )
+
+    def lets_through(self) -> bool:
+        """Tell whether calls reach the store; if they do not, start a probe if one is due."""
+        if not self.is_open:
+            return True
         if self._has_answered():
             self._close()
         with self._lock:
             if not self.is_open:
-                return
-            self._answers += 1
+                return True
             now = time.monotonic()
-            waited_s, reason = now - self._last_answer_s(), self._reason
             # A probe that takes longer was lost, because its event loop was closed.
             lost_after_s = 2 * self._timeout_s + PROBE_EVERY_S
             pause_s = lost_after_s if self._is_probing else PROBE_EVERY_S
@@ -75,11 +88,7 @@ class Breaker:
                 self._probed_s, self._is_probing = now, True
         if is_due:
             self._start_probe()
-        raise RateLimiterUnavailable(
-            f"{self._place} has not answered for {waited_s:.1f} s, so this call did not wait for "
-            f"it; calls reach the store again when it answers ({reason})",
-            stack_name=self._place,
-        )
+        return False
 
     def failed(self, error: RateLimiterUnavailable) -> None:
         """Count a call that ended as an outage; open the breaker if there were enough of them."""

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
 from zae_limiter._sync.renewals import RETRY_MS, Bucket, Held, RenewalKeeper, bucket_of
 from zae_limiter.admission.quotas import NEVER_EXPIRES, QuotaHold, expiry_s, quota_terms
@@ -61,6 +61,16 @@ class HeldQuotas(Held):
     def restore(self, before: _Holds) -> None:
         """Note that a change was certainly not written."""
         self.holds = [list(holds) for holds in before]
+
+    def renew_only(self, kept: Container[tuple[int, int]]) -> None:
+        """Renew the holds at these places (charge and position) only; others have been ended."""
+        self.holds = [
+            [
+                hold if (charge, position) in kept else hold._replace(units=0)
+                for position, hold in enumerate(holds)
+            ]
+            for charge, holds in enumerate(self.holds)
+        ]
 
     def renewed(
         self,

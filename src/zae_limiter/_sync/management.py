@@ -196,15 +196,18 @@ class Management:
         url = self._store_options.get("url")
         return f"opens {masked_url(url) if url else 'its repository'} on first use"
 
-    def close(self) -> None:
-        """Close the repository if this limiter has opened it; the next use opens it again."""
+    def close(self, *, timeout: float | None = None) -> None:
+        """Close the repository if this limiter has opened it; the next use opens it again.
+
+        ``timeout`` is that of ``SyncRepository.close``.
+        """
         if not self._owned:
             return
         with self._lock:
             self._closings += 1
             repository, self._repository = self._repository, None
         if repository is not None:
-            repository.close()
+            repository.close(timeout=timeout)
 
     def __enter__(self) -> Self:
         return self

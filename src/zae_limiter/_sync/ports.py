@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         Renewal,
         RenewalOutcome,
         Settlement,
+        Unsettled,
     )
     from zae_limiter.admission.thresholds import OnExhausted, OnThreshold, RejectingQuota
     from zae_limiter.clock import Clock, Deadline
@@ -90,13 +91,14 @@ class BucketStore(Protocol):
         namespace_id: str,
         settlements: tuple[Settlement, ...],
         clock: Clock,
-        receipt: Receipt[None],
+        receipt: Receipt[Sequence[Unsettled]],
         on_threshold: OnThreshold | None = None,
     ) -> None:
         """Write every debt and credit once, whether or not there are tokens, and free slots.
 
-        Once called, it is carried out even if the caller is cancelled. ``receipt`` is committed if
-        the write is committed, and also if its outcome is unknown: it must not be repeated then.
+        Once called, it is carried out even if the caller is cancelled. As soon as a part is
+        committed, or may be, ``receipt`` holds the parts that are not known to be stored; of these
+        only such without a doubt may be written again. Without an outcome nothing was made.
         ``on_threshold`` is told of thresholds as by ``charge``.
         """
 

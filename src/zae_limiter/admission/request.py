@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zae_limiter.admission.in_force import InForce, plain_name, stored_units
 from zae_limiter.admission.quotas import OfChild, QuotaHold, QuotaSettlement
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from zae_limiter.models.switches import Switch
 
 NO_NAMES: frozenset[str] = frozenset()
+NO_TRACE = "no trace"
 
 
 def part_of_child(
@@ -137,6 +138,27 @@ class Settlement(NamedTuple):
             other.resource,
             other.in_force,
         )
+
+
+class Fate(Enum):
+    """What is known of a write without an answer."""
+
+    MADE = "made"
+    NOT_MADE = "not made"  # and it will not be made any more
+    NOT_KNOWN_YET = "not known yet"
+    NEVER_KNOWN = "never known"
+
+
+class Unsettled(NamedTuple):
+    """A settlement that is not known to be stored.
+
+    It was certainly not made if there is no ``doubt``. Otherwise ``doubt.look_up()`` asks the store
+    and returns a Fate; in the async tree it has to be awaited. It raises an outage. ``NO_TRACE`` is
+    a doubt that nothing will ever clear up.
+    """
+
+    settlement: Settlement
+    doubt: Any = None
 
 
 class Renewal(NamedTuple):

@@ -31,6 +31,7 @@ from zae_limiter.admission.request import (
     RenewalOutcome,
     Settlement,
     StaleLimits,
+    Unsettled,
 )
 from zae_limiter.admission.reservation import reserved
 from zae_limiter.admission.thresholds import (
@@ -153,10 +154,10 @@ def settle(
     clock: Callable[[], int],
     noted: TakenTallies | None = None,
     raised: list[Crossing] | None = None,
-) -> None:
+) -> tuple[Unsettled, ...]:
     """Write every debt and credit, and the counts that were ``noted`` for these buckets.
 
-    Thresholds are marked and listed as by ``charge``.
+    It returns that no settlement is left. Thresholds are marked and listed as by ``charge``.
     """
     if noted is not None or raised:
         _begin(noted, raised)
@@ -180,6 +181,7 @@ def settle(
                 {**amounts_milli, **late}, now_ms, settlement.in_force, through_child
             )
             tables.add_usage(namespace_id, entity_id, resource, credit)
+    return ()
 
 
 def are_exhausted(

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from zae_limiter._sync.repository import SyncRepository
 
 PORTS = ("buckets", "configs", "entities", "namespaces", "usage", "audit", "documents")
-# Other calls of an engine (close, stats, capabilities) need no answer of the store.
+# Other calls of an engine (close, stats, capabilities) need no answer of the store, nor do these.
+WITHOUT_ANSWER = ("close", "count")
 ENGINE_CALLS = ("ping", "probe", "delete_all")
 MESSAGE = "the store does not answer: an outage made by zae_limiter.testing.outage()"
 
@@ -47,7 +48,8 @@ def outage(
         for name in PORTS:
             port = getattr(context.engine, name)
             for method in dir(type(port)):
-                if not method.startswith("_") and callable(getattr(type(port), method)):
+                is_call = not method.startswith("_") and method not in WITHOUT_ANSWER
+                if is_call and callable(getattr(type(port), method)):
                     _replace_method(port, method, fail, restore)
         for method in ENGINE_CALLS:
             _replace_method(context.engine, method, fail, restore)

@@ -19,6 +19,7 @@ from zae_limiter_contract._async.observing import HookContract, ShadowContract
 from zae_limiter_contract._async.outage import OutageContract
 from zae_limiter_contract._async.overrides import OverrideContract
 from zae_limiter_contract._async.pausing import PauseContract
+from zae_limiter_contract._async.pending_ends import PendingEndContract
 from zae_limiter_contract._async.priced_calls import PricedCallContract
 from zae_limiter_contract._async.processes import ProcessContract
 from zae_limiter_contract._async.quotas import QuotaContract
@@ -31,6 +32,7 @@ from zae_limiter_contract._async.several_resources import (
     SeveralCallersContract,
     SeveralResourcesContract,
 )
+from zae_limiter_contract._async.shared_leases import SharedLeaseContract
 from zae_limiter_contract._async.skew import SkewContract
 from zae_limiter_contract._async.slots import SlotContract
 from zae_limiter_contract._async.thresholds import ThresholdCallerContract, ThresholdContract
@@ -71,10 +73,12 @@ class TestCallersOfSplitBuckets(
     LeaseContract,
     LlmCallContract,
     OutageContract,
+    PendingEndContract,
     PricedCallContract,
     ProcessContract,
     SeveralCallersContract,
     SeveralResourcesContract,
+    SharedLeaseContract,
     SlotContract,
     ThresholdCallerContract,
 ):

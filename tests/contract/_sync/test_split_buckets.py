@@ -21,6 +21,7 @@ from zae_limiter_contract._sync.observing import HookContract, ShadowContract
 from zae_limiter_contract._sync.outage import OutageContract
 from zae_limiter_contract._sync.overrides import OverrideContract
 from zae_limiter_contract._sync.pausing import PauseContract
+from zae_limiter_contract._sync.pending_ends import PendingEndContract
 from zae_limiter_contract._sync.priced_calls import PricedCallContract
 from zae_limiter_contract._sync.processes import ProcessContract
 from zae_limiter_contract._sync.quotas import QuotaContract
@@ -33,6 +34,7 @@ from zae_limiter_contract._sync.several_resources import (
     SeveralCallersContract,
     SeveralResourcesContract,
 )
+from zae_limiter_contract._sync.shared_leases import SharedLeaseContract
 from zae_limiter_contract._sync.skew import SkewContract
 from zae_limiter_contract._sync.slots import SlotContract
 from zae_limiter_contract._sync.thresholds import ThresholdCallerContract, ThresholdContract
@@ -71,10 +73,12 @@ class TestCallersOfSplitBuckets(
     LeaseContract,
     LlmCallContract,
     OutageContract,
+    PendingEndContract,
     PricedCallContract,
     ProcessContract,
     SeveralCallersContract,
     SeveralResourcesContract,
+    SharedLeaseContract,
     SlotContract,
     ThresholdCallerContract,
 ):

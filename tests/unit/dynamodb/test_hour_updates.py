@@ -132,7 +132,7 @@ def test_a_credit_to_a_bucket_that_was_seen_turns_its_hour():
     update, condition = spelled(attempt_at(LATER, credit).request.update())
     assert "u0 = c_rpm - if_not_exists(b0, 0)" in update
     assert "o = 0.origin" in condition
-    assert attempt_at(LATER, credit).guarded_retry is None
+    assert attempt_at(LATER, credit).gives
 
 
 def test_a_credit_through_a_child_requires_the_slots_that_it_uses():

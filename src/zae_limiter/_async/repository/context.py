@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from zae_limiter._async.circuit import Breaker
 from zae_limiter._async.config_cache import ConfigCache
+from zae_limiter._async.pending_ends import PendingEnds
 from zae_limiter._async.ports import Engine
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.resolution import Resolved
@@ -48,6 +49,7 @@ class Context:
     overrides: BoundedDict[Any, InForce] = field(default_factory=lambda: BoundedDict(MAX_OVERRIDES))
     removed_limits: list[RemovedLimits] = field(default_factory=list)  # one, from the first use on
     lost_settlements: Counter = field(default_factory=Counter)
+    pending_ends: PendingEnds = field(default_factory=PendingEnds)
     uncharged: Counter = field(default_factory=Counter)
     owns_engine: bool = True
 

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SyncRepository", "SyncRepositoryProtocol"]
 
+DEFAULT_CLOSE_S = 2.0  # for ends of blocks, on a store that never waits
 LAST_CALLS_S = 5.0  # before a store closes, settlements of dropped streams have this much time
 
 
@@ -201,8 +202,17 @@ class SyncRepository(
 
     @property
     def lost_settlements(self) -> int:
-        """The number of adjustments and refunds that an outage has lost; each is logged."""
+        """The number of ends of blocks that were given up; each is logged.
+
+        An end that is still repeated in the background does not count, see ``pending_settlements``.
+        Refunds of rejected cascades that an outage has lost are included.
+        """
         return self._context.lost_settlements.value + self.get_stats().lost_refunds
+
+    @property
+    def pending_settlements(self) -> int:
+        """The number of ends of blocks that the store has not taken yet, and that are repeated."""
+        return len(self._context.pending_ends)
 
     @property
     def uncharged_admissions(self) -> int:
@@ -235,15 +245,20 @@ class SyncRepository(
         """Whether the repository can be used; False only after the deprecated constructor."""
         return self._unopened is None
 
-    def close(self) -> None:
+    def close(self, *, timeout: float | None = None) -> None:
         """Finish calls under way and close the store, which also closes scoped repositories.
 
-        Closing a scoped repository leaves the store open.
+        Closing a scoped repository leaves the store open. Ends of blocks that the store has not
+        taken yet are tried for up to ``timeout`` seconds, by default for ``request_timeout``; those
+        that are not stored then are given up: logged and counted in ``lost_settlements``.
         """
         if self._unopened is not None:
             return
         if self._context.owns_engine:
             LastCalls.wait(LAST_CALLS_S)
+            request_timeout = self.charging.request_timeout or DEFAULT_CLOSE_S
+            seconds = request_timeout if timeout is None else timeout
+            self._context.pending_ends.close(seconds)
             self._context.breaker.stop()
             self.charging.close()
             self._context.engine.close()

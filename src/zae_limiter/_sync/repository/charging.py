@@ -36,6 +36,8 @@ class ChargeService:
     def __init__(self, context: Context) -> None:
         self._context = context
         self.breaker = context.breaker
+        self.pending_ends = context.pending_ends
+        self.parallel = context.parallel
         self._reader = ConfigReader(context)
         self.request_timeout = context.engine.request_timeout
         self.buckets = context.engine.buckets

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from zae_limiter._sync.circuit import Breaker
 from zae_limiter._sync.config_cache import SyncConfigCache
+from zae_limiter._sync.pending_ends import PendingEnds
 from zae_limiter._sync.ports import Engine
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.resolution import Resolved
@@ -50,6 +51,7 @@ class Context:
     overrides: BoundedDict[Any, InForce] = field(default_factory=lambda: BoundedDict(MAX_OVERRIDES))
     removed_limits: list[RemovedLimits] = field(default_factory=list)  # one, from the first use on
     lost_settlements: Counter = field(default_factory=Counter)
+    pending_ends: PendingEnds = field(default_factory=PendingEnds)
     uncharged: Counter = field(default_factory=Counter)
     owns_engine: bool = True
 

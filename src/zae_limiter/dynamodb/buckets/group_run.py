@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
+from typing import Any, cast
 
 from zae_limiter.admission.tally import NO_TALLY
 from zae_limiter.concurrency.tallies import NotedTallies
@@ -15,7 +15,8 @@ from zae_limiter.dynamodb.items.bucket import BucketId
 class GroupRun:
     """The changes of one group, which share an item and a stamp. The first one leads.
 
-    ``changes`` are those that have no outcome yet, in the order of arrival.
+    ``changes`` are those that have no outcome yet, in the order of arrival. ``lost_write`` is the
+    write whose outcome is not known, if there is one.
     """
 
     __slots__ = (
@@ -25,6 +26,7 @@ class GroupRun:
         "changes",
         "deadline",
         "in_force",
+        "lost_write",
         "now_ms",
         "reads_first",
         "shard_id",
@@ -39,6 +41,7 @@ class GroupRun:
         self.reads_first = leader.reads_first
         self.in_force = leader.change.in_force
         self.changes = [pending.change for pending in group]
+        self.lost_write: Any = None
         self._open: Sequence[int] = range(len(group))  # positions in the group
         self._outcomes: list[Outcome | None] = [None] * len(group)
 

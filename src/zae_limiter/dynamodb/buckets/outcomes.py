@@ -135,13 +135,16 @@ def outcomes_behind_others(
 
     It shows that the changes at ``positions`` were made. It shows neither the place of a
     reservation in the line, nor a debt of shadow mode, nor the part of a credit that a shard had no
-    room for; and the limits may be others by now. Those outcomes are not known: ``doubt``.
+    room for; and the limits may be others by now. Those outcomes are not known: ``doubt``. Of a
+    settlement nothing else has to be known than that it was made.
     """
     shown = [position for position in positions if _is_shown(changes[position], bucket)]
     outcomes = list(outcomes_of_write(changes, shown, bucket, now_ms, moments, quotas))
     for position in positions:
         if position not in shown:
-            outcomes[position] = doubt.copy()
+            change = changes[position]
+            is_all_known = not change.is_charge and not change.renewed and not change.renewed_quotas
+            outcomes[position] = Applied(bucket.image) if is_all_known else doubt.copy()
     return outcomes
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from zae_limiter.admission.request import Charge, ChargeRequest, Settlement
 from zae_limiter.clock import Clock
 from zae_limiter.concurrency.waiter import Wakeable
@@ -20,7 +22,7 @@ class PendingChange:
     to, or to the one that it was merged into; None if any shard will do. The write that carries the
     change leaves its ``outcome`` here. A caller looks for it there if it has waited for another
     leader, or was cancelled. A waiter that is woken without an outcome is the next leader of its
-    write queue.
+    write queue. ``lost_write`` looks an unknown outcome up; None if that is not possible.
     """
 
     __slots__ = (
@@ -30,6 +32,7 @@ class PendingChange:
         "deadline",
         "home",
         "is_counted",
+        "lost_write",
         "outcome",
         "reads_first",
         "shard_id",
@@ -59,6 +62,7 @@ class PendingChange:
         self.is_counted = is_counted
         self.home: int | None = None
         self.outcome: Outcome | None = None
+        self.lost_write: Any = None
 
     @classmethod
     def of_charge(

@@ -44,6 +44,7 @@ from zae_limiter.dynamodb.items.bucket_updates import (
     bucket_update,
     first_write,
     require_bucket,
+    require_last,
     require_limit,
     structural_write,
 )
@@ -80,8 +81,10 @@ class PlannedWrite:
     """One conditional write, and the repetition of it for an unknown outcome.
 
     The write leaves ``write_id`` on the item and expects ``previous_write_id`` there.
-    ``guarded_retry`` builds the repetition that cannot apply twice; None for writes that must not
-    be repeated. ``structural`` says that the write only prepares the bucket. ``positions`` are
+    ``guarded_retry`` builds the repetition that cannot apply twice, as long as no copy of the write
+    is in flight; None for writes that must not be repeated. ``gives`` says that the write gives
+    tokens: if a copy may be in flight, it is not repeated, since a late copy would give twice.
+    ``structural`` says that the write only prepares the bucket. ``positions`` are
     those of the changes that the write carries, ``net_milli`` the amounts that it takes from each
     limit, ``moves`` are listed for the counters.
 
@@ -108,6 +111,7 @@ class PlannedWrite:
     quotas: PlannedQuotas | None = None
     late_credits: Mapping[str, tuple[int, int]] | None = None
     structural: bool = False
+    gives: bool = False
 
 
 @dataclass(slots=True)
@@ -222,8 +226,7 @@ def balance_write(
         takes, gives = takes or bool(quota_moves), gives or quotas.gives
         may_leave_debt = True  # the TTL has to outlast the window
     elif slots is None and not takes and _counts_admissions_only(bucket, carried, context):
-        return credit(carried, context, image.limits)
-    can_repeat = takes and not gives  # repeated, a write that gives could give twice
+        return credit(carried, context, image.limits, bucket.write_id)
     counts = _counts_of_hour(known, bucket, carried, context)
     turn = None if counts is None else turn_of(bucket, counts, context.write_id)
     write_id = context.write_id if turn is None else turn.write_id
@@ -262,8 +265,8 @@ def balance_write(
     )
     if turn is not None:
         write.store_first, write.begins_hour = turn.store_first, turn.begins_hour
-    if can_repeat:
-        write.previous_write_id, write.guarded_retry = bucket.write_id, request.guarded
+    write.gives = gives or not takes
+    write.previous_write_id, write.guarded_retry = bucket.write_id, request.guarded
     if slots is not None:
         write.moments = slots.moments
     write.quotas = quotas
@@ -307,7 +310,12 @@ def _counts_of_hour(
     )
 
 
-def credit(carried: CarriedChanges, context: WriteContext, limits: Sized) -> PlannedWrite:
+def credit(
+    carried: CarriedChanges,
+    context: WriteContext,
+    limits: Sized,
+    previous_write_id: str | None = None,
+) -> PlannedWrite:
     """Write credits alone: balances only grow, so nothing has to be known of the bucket.
 
     ``limits`` are those that it probably has: with many of them it has no room for earlier ids.
@@ -318,16 +326,29 @@ def credit(carried: CarriedChanges, context: WriteContext, limits: Sized) -> Pla
     ]
     keeps_ids = bucket_item.keeps_earlier_ids(limits)
     trailer = WriteTrailer(context.write_id, carried.admitted, keeps_ids=keeps_ids)
-    update = bucket_update(bucket_item.key(*context.shard_id), moves, trailer)
-    for each in moves:
-        require_limit(update, each.key)
-    if not moves:
-        require_bucket(update)
+
+    def request() -> UpdateExpression:
+        update = bucket_update(bucket_item.key(*context.shard_id), moves, trailer)
+        for each in moves:
+            require_limit(update, each.key)
+        if not moves:
+            require_bucket(update)
+        return update
+
+    def guarded() -> UpdateExpression:
+        assert previous_write_id is not None, "the bucket was seen"
+        update = request()
+        require_last(update, previous_write_id)
+        return update
+
     return PlannedWrite(
-        request=update,
+        request=request(),
         write_id=context.write_id,
         positions=carried.positions,
         net_milli={key: each.net_milli for key, each in carried.wanted.items()},
+        previous_write_id=previous_write_id,
+        guarded_retry=None if previous_write_id is None else guarded,
+        gives=True,
     )
 
 

@@ -30,6 +30,7 @@ from zae_limiter._sync.engines.dynamodb.usage.writing import UsageRows
 from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.request import (
+    NO_TRACE,
     AcquireEnd,
     ChargeOutcome,
     ChargeRequest,
@@ -37,6 +38,7 @@ from zae_limiter.admission.request import (
     RenewalFailure,
     RenewalOutcome,
     Settlement,
+    Unsettled,
 )
 from zae_limiter.admission.thresholds import OnExhausted, OnThreshold, RejectingQuota
 from zae_limiter.clock import Clock
@@ -57,7 +59,8 @@ from zae_limiter.models.audit import AuditedChange
 from zae_limiter.models.bucket import BucketEntry, BucketState, ResourceCapacity
 from zae_limiter.transport.errors import NoAnswer, ServerFault
 
-MAY_BE_COMMITTED = (Applied, NoAnswer, ServerFault)
+UNKNOWN = (NoAnswer, ServerFault)
+MAY_BE_COMMITTED = (Applied, *UNKNOWN)
 
 
 class DynamoBuckets:
@@ -155,7 +158,7 @@ class DynamoBuckets:
         namespace_id: str,
         settlements: tuple[Settlement, ...],
         clock: Clock,
-        receipt: Receipt[None],
+        receipt: Receipt[Sequence[Unsettled]],
         on_threshold: OnThreshold | None = None,
     ) -> None:
         shield(partial(self._settle, namespace_id, settlements, clock, receipt))
@@ -345,7 +348,7 @@ class DynamoBuckets:
         namespace_id: str,
         settlements: tuple[Settlement, ...],
         clock: Clock,
-        receipt: Receipt[None],
+        receipt: Receipt[Sequence[Unsettled]],
     ) -> None:
         deadline = self._client.deadline()
         pending = [
@@ -355,15 +358,30 @@ class DynamoBuckets:
             outcomes = self._cascade.submit_all(pending)
         finally:
             if any(isinstance(each.outcome, MAY_BE_COMMITTED) for each in pending):
-                receipt.outcome = None  # a part is committed, or may be: never repeat it
+                # A part is committed, or may be: the whole must not be repeated.
+                receipt.outcome = _unsettled(settlements, pending)
         for outcome in outcomes:
             if isinstance(outcome, ZAELimiterError):
                 raise outcome
+
+
+def _unsettled(
+    settlements: Sequence[Settlement], pending: Sequence[PendingChange]
+) -> tuple[Unsettled, ...]:
+    """Return the settlements that are not known to be stored."""
+    found = []
+    for settlement, each in zip(settlements, pending, strict=True):
+        if isinstance(each.outcome, Applied):
+            continue
+        is_unknown = each.outcome is None or isinstance(each.outcome, UNKNOWN)
+        doubt = (each.lost_write or NO_TRACE) if is_unknown else None
+        found.append(Unsettled(settlement, doubt))
+    return tuple(found)
 
 
 def _renewal_outcome(renewal: Renewal, outcome: Outcome) -> RenewalOutcome:
     if isinstance(outcome, Applied):
         slots = outcome.moments or (None,) * len(renewal.holds)
         return slots + (outcome.renewed_quotas or (None,) * len(renewal.quota_holds))
-    may_be_made = isinstance(outcome, (NoAnswer, ServerFault))
+    may_be_made = isinstance(outcome, UNKNOWN)
     return RenewalFailure.UNKNOWN if may_be_made else RenewalFailure.NOT_MADE

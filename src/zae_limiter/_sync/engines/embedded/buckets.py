@@ -26,6 +26,7 @@ from zae_limiter.admission.request import (
     RenewalFailure,
     RenewalOutcome,
     Settlement,
+    Unsettled,
 )
 from zae_limiter.admission.thresholds import (
     Crossing,
@@ -179,7 +180,7 @@ class EmbeddedBuckets(Port):
         namespace_id: str,
         settlements: tuple[Settlement, ...],
         clock: Clock,
-        receipt: Receipt[None],
+        receipt: Receipt[Sequence[Unsettled]],
         on_threshold: OnThreshold | None = None,
     ) -> None:
         noted = self._noted_now()

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from zae_limiter._async.engines.dynamodb.client import DynamoClient
+from zae_limiter.admission.request import Fate
 from zae_limiter.dynamodb.buckets.writes import PlannedWrite
 from zae_limiter.dynamodb.items.attributes import Item
 from zae_limiter.dynamodb.items.bucket import WRITE_ID, shows_write
 from zae_limiter.dynamodb.items.update_expression import UpdateExpression
-from zae_limiter.exceptions import InfrastructureError, RateLimiterUnavailable
+from zae_limiter.exceptions import InfrastructureError, RateLimiterUnavailable, ZAELimiterError
 from zae_limiter.transport.calls import Deadline
 from zae_limiter.transport.errors import ConditionFailed, NoAnswer, ServerFault
 
@@ -17,6 +20,9 @@ from zae_limiter.transport.errors import ConditionFailed, NoAnswer, ServerFault
 MAX_CLOSED_CONNECTIONS = 4
 NO_ITEM = "the answer to UpdateItem shows no item; check endpoint_url and any proxy before it"
 FIRST_SHARE = 0.7  # of the remaining time; the rest is for looking up an unknown outcome
+# A request whose connection was closed without an answer is carried out within a moment, if at all.
+# After so many request timeouts without a trace of it, it was lost.
+LATE_TIMEOUTS = 5
 
 
 class ConditionalWriter:
@@ -68,7 +74,10 @@ class ConditionalWriter:
     async def _retry_guarded(
         self, write: PlannedWrite, fault: ServerFault, deadline: Deadline
     ) -> Item:
-        """Repeat the write under its guard: after an answer no earlier copy is in flight."""
+        """Repeat the write under its guard: after an answer no earlier copy is in flight.
+
+        So this repeats writes that give tokens, too.
+        """
         if write.guarded_retry is None:
             return await self._look_for(write, fault, deadline)
         return await self._repeat(write, write.guarded_retry, fault, deadline)
@@ -80,9 +89,10 @@ class ConditionalWriter:
 
         Read once. Only while the item's write id is still the known one, the write is repeated
         under that guard. If the original arrives after all, and after more than three other
-        writes, the caller is charged twice, but admitted once.
+        writes, the caller is charged twice, but admitted once. A write that gives tokens is only
+        looked for.
         """
-        if write.guarded_retry is None:
+        if write.guarded_retry is None or write.gives:
             return await self._look_for(write, silence, deadline)
         item = await self._read_in_doubt(write, silence, deadline)
         if item is not None and shows_write(item, write.write_id):
@@ -117,9 +127,12 @@ class ConditionalWriter:
                 if _write_id(failed.item) == write.previous_write_id:
                     raise  # no write came: its own condition failed
                 raise doubt from failed
+            except NoAnswer as silence:
+                doubt = silence  # from now on a copy may be in flight
+                if not silence.closed_idle or write.gives:
+                    raise
             except InfrastructureError as error:
-                if not (isinstance(error, NoAnswer) and error.closed_idle):
-                    raise doubt from error
+                raise doubt from error
         raise doubt
 
     async def _look_for(
@@ -138,6 +151,46 @@ class ConditionalWriter:
             return await self.read(write.request.key, deadline)
         except InfrastructureError:  # also where reading is not permitted
             raise doubt from None
+
+
+@dataclass(frozen=True, slots=True)
+class LostWrite:
+    """A write of unknown outcome, and what shows whether it was made.
+
+    ``arrives_until_s`` is the moment, on the monotonic clock, up to which a copy of the write may
+    still arrive; None if no copy is in flight.
+    """
+
+    client: DynamoClient
+    key: Item
+    write_id: str
+    previous_write_id: str | None
+    arrives_until_s: float | None
+
+    @classmethod
+    def of(cls, client: DynamoClient, write: PlannedWrite, error: ZAELimiterError) -> LostWrite:
+        """Return the lost write that has ended with this error."""
+        until_s = None
+        if isinstance(error, NoAnswer):
+            until_s = time.monotonic() + LATE_TIMEOUTS * client.request_timeout
+        return cls(client, write.request.key, write.write_id, write.previous_write_id, until_s)
+
+    async def look_up(self) -> Fate:
+        """Read the item: the write was made if its id is there.
+
+        It was not made if the id of the write before it is still there, since an item shows the ids
+        of its last writes without a gap. Otherwise too many writes have followed to tell.
+        """
+        body = {"Key": self.key, "ConsistentRead": True}
+        answer = await self.client.call("GetItem", body)
+        item: Item | None = answer.get("Item")
+        if shows_write(item, self.write_id):
+            return Fate.MADE
+        if self.previous_write_id is None or not shows_write(item, self.previous_write_id):
+            return Fate.NEVER_KNOWN
+        if self.arrives_until_s is not None and time.monotonic() < self.arrives_until_s:
+            return Fate.NOT_KNOWN_YET
+        return Fate.NOT_MADE
 
 
 def _write_id(item: Item | None) -> str | None:

@@ -10,7 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from zae_limiter._async.engines.dynamodb.buckets.conditional_write import ConditionalWriter
+from zae_limiter._async.engines.dynamodb.buckets.conditional_write import (
+    ConditionalWriter,
+    LostWrite,
+)
 from zae_limiter._async.engines.dynamodb.buckets.resources_in_use import ResourcesInUse
 from zae_limiter._async.engines.dynamodb.buckets.upkeep import BucketUpkeep
 from zae_limiter._async.engines.dynamodb.context import TableContext
@@ -103,13 +106,20 @@ class WriteLoop:
             await self._attempts(run)
             if run.changes:
                 await self._keep_trying(run)
-        except ZAELimiterError as error:
+        except ZAELimiterError as failure:
+            error = failure
             if isinstance(error, (NoAnswer, ServerFault)):
-                self._counters.add(unknown_writes=1)
                 self._cache.invalidate(run.shard_id)
+                if run.lost_write is None:  # a read, or a write that prepares, has failed
+                    error = NotSent(str(failure), cause=failure)
+                else:
+                    self._counters.add(unknown_writes=1)
             # Each caller adds its own entity and resource to its copy.
             run.note([error.copy() for _ in run.changes])
         outcomes = run.outcomes()
+        if run.lost_write is not None:
+            for pending in group:
+                pending.lost_write = run.lost_write
         self._count(group, outcomes)
         return outcomes
 
@@ -210,6 +220,10 @@ class WriteLoop:
             )
         except (NotSent, Throttled):
             carried.is_sent = carried.is_sent and not takes_counts
+            raise
+        except (NoAnswer, ServerFault) as doubt:
+            if not write.structural:
+                run.lost_write = LostWrite.of(self._table.client, write, doubt)
             raise
         bucket = self._learn(write, item, known, run)
         if write.late_credits:

@@ -1,0 +1,374 @@
+"""The ends of blocks that the store has not taken. They are repeated in the background.
+
+What was certainly not made is written again until it is stored, and its holds are renewed
+meanwhile. If they expire all the same, the store takes the whole cost as a debt. A write of unknown
+outcome is looked up; it is written again only if it is certain by then that it was not made.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from zae_limiter.admission.request import NO_TRACE, Fate, Settlement, Unsettled
+from zae_limiter.admission.slots import is_lost
+from zae_limiter.concurrency.alarm import AAlarm
+from zae_limiter.concurrency.locks import SignalSafeLock, renew_after_fork
+from zae_limiter.concurrency.parallel import agather
+from zae_limiter.concurrency.receipt import Receipt
+from zae_limiter.concurrency.waiter import AWaiter
+from zae_limiter.exceptions import RateLimiterUnavailable
+
+if TYPE_CHECKING:
+    from zae_limiter._async.acquire import AcquireCall
+    from zae_limiter._async.holds import HeldQuotas
+    from zae_limiter.admission.quotas import QuotaHold
+    from zae_limiter.clock.backoff import Backoff
+    from zae_limiter.quiet_logging import QuietLogger
+
+MAX_PENDING = 10_000  # bounds the memory in an outage; what comes on top is given up at once
+AT_ONCE = 16  # parallel repetitions: acquires need connections and throughput, too
+FIRST_PAUSE_S = 0.25
+LONGEST_PAUSE_S = 10.0  # a store that is back has its ends soon after, and is hardly asked before
+BREAKER_PAUSE_S = 1.0  # as long as between two probes
+CLOSING_PAUSE_S = 0.05
+
+
+class _Place(NamedTuple):
+    """The place of a hold among those of a lease."""
+
+    held: HeldQuotas
+    charge: int
+    position: int
+
+    @property
+    def hold(self) -> QuotaHold:
+        return self.held.holds[self.charge][self.position]
+
+
+class PendingEnd:
+    """The part of one block's end that is not known to be stored.
+
+    ``quotas`` are the holds of the block; those that the end certainly did not reach are renewed.
+    ``lost`` are the settlements that were given up.
+    """
+
+    def __init__(
+        self,
+        call: AcquireCall,
+        left: Sequence[Unsettled],
+        quotas: Iterable[HeldQuotas] = (),
+        on_stored: Callable[[], None] | None = None,
+        error: Exception | None = None,
+    ) -> None:
+        self.call = call
+        self.left = list(left)
+        self.lost: list[Settlement] = []
+        self.error = error
+        self.is_tried = False
+        self._quotas = tuple(quotas)
+        self._on_stored = on_stored
+        self._on_over: list[Callable[[], None]] = []
+        self._is_over = False
+        self._is_sent = False
+        self._lock = SignalSafeLock()
+        # Where the present name of each hold stands, since a renewal changes it.
+        self._places = {
+            id(hold): _Place(held, charge, position)
+            for held in self._quotas
+            for charge, holds in enumerate(held.holds)
+            for position, hold in enumerate(holds)
+        }
+
+    @property
+    def is_over(self) -> bool:
+        """Whether everything is stored or given up, and all who wanted to know were told."""
+        return self._is_over
+
+    def when_over(self, call: Callable[[], None]) -> bool:
+        """Make a call when the end is over; return False if it is over already."""
+        with self._lock:
+            if self._is_over:
+                return False
+            self._on_over.append(call)
+            return True
+
+    def hold_on(self) -> None:
+        """Renew the holds of what was certainly not made.
+
+        Other holds may have been ended. If they were, a renewal would move what others hold.
+        """
+        certain = [each.settlement for each in self.left if each.doubt is None]
+        ids = {id(each.hold) for settlement in certain for each in settlement.quotas}
+        self._places = {key: place for key, place in self._places.items() if key in ids}
+        for held in self._quotas:
+            own = {place[1:] for place in self._places.values() if place.held is held}
+            held.renew_only(own)
+            if own:
+                self.call.charging.holds.go_on(held)
+
+    async def try_again(self) -> None:
+        """Look up what is in doubt, then write what was certainly not made."""
+        if self._is_sent:  # the event loop of the last attempt was closed in the middle of it
+            self.left = [each._replace(doubt=NO_TRACE) for each in self.left]
+        for each in [each for each in self.left if each.doubt is not None]:
+            fate = Fate.NEVER_KNOWN if each.doubt is NO_TRACE else await each.doubt.look_up()
+            self._note_fate(each, fate)
+        certain = [each for each in self.left if each.doubt is None]
+        if certain:
+            await self._write(certain)
+
+    def give_up(self) -> None:
+        """Count what is left as lost."""
+        self.lost += [each.settlement for each in self.left]
+        self.left = []
+
+    def finish(self) -> None:
+        """Report what was given up, and tell all who wait for the end."""
+        for held in self._quotas:
+            held.renew_only(())
+        if self.lost:
+            self.call.charging.count_lost_settlement()
+            _log().error(
+                "could not settle %s for %r on %r",
+                [(each.entity_id, _amounts(each)) for each in self.lost],
+                self.call.entity_id,
+                self.call.resource,
+                exc_info=self.error,
+            )
+        elif self._on_stored is not None:
+            self._on_stored()
+        with self._lock:
+            self._is_over, told = True, self._on_over
+            self._on_over = []
+        for tell in told:
+            tell()
+
+    def _note_fate(self, doubtful: Unsettled, fate: Fate) -> None:
+        if fate is Fate.NOT_KNOWN_YET:
+            return
+        at = self.left.index(doubtful)
+        if fate is Fate.NOT_MADE:
+            self.left[at] = doubtful._replace(doubt=None)
+            return
+        del self.left[at]
+        if fate is Fate.NEVER_KNOWN:
+            self.lost.append(doubtful.settlement)
+
+    async def _write(self, certain: list[Unsettled]) -> None:
+        """Write settlements again, under the present names of their holds."""
+        doubtful = [each for each in self.left if each.doubt is not None]
+        holds, receipt = self.call.charging.holds, Receipt[Any]()
+        settlements: tuple[Settlement, ...] = ()
+        try:
+            for held in self._quotas:
+                await holds.end(held)  # a renewal under way ends first
+            settlements = self._as_of_now([each.settlement for each in certain])
+            self.left = doubtful + [Unsettled(each) for each in settlements]
+            self._is_sent = True
+            await self.call.settle(settlements, receipt)
+            self.left = doubtful
+        except GeneratorExit:
+            raise  # the event loop was closed: nobody learns what becomes of the write
+        except BaseException as error:
+            if self._is_sent:
+                self.left = doubtful + left_after(receipt, settlements, error)
+            self._is_sent = False
+            self.hold_on()
+            raise
+        self._is_sent = False
+
+    def _as_of_now(self, settlements: Iterable[Settlement]) -> tuple[Settlement, ...]:
+        """Return settlements with the present names of their holds, without expired slots.
+
+        Slots return by themselves when they expire; then others may hold them.
+        """
+        found, places, now_ms = list[Settlement](), {}, self.call.charging.clock()
+        for settlement in settlements:
+            quotas = []
+            for each in settlement.quotas:
+                place = self._places.get(id(each.hold))
+                hold = each.hold if place is None else place.hold
+                if place is not None:
+                    places[id(hold)] = place
+                quotas.append(each._replace(hold=hold))
+            slots = [hold for hold in settlement.released if not is_lost(hold.expires_ms, now_ms)]
+            if settlement.amounts_milli or settlement.admitted or quotas or slots:
+                found.append(settlement._replace(quotas=tuple(quotas), released=tuple(slots)))
+        self._places = places
+        return tuple(found)
+
+
+def left_after(
+    receipt: Receipt[Any], settlements: Iterable[Settlement], error: BaseException | None
+) -> list[Unsettled]:
+    """Return the settlements that are not known to be stored after a write."""
+    if not receipt.has_outcome:
+        return [Unsettled(each) for each in settlements]
+    if receipt.outcome is None:  # the engine does not say more
+        return [] if error is None else [Unsettled(each, NO_TRACE) for each in settlements]
+    return list(receipt.outcome)
+
+
+class PendingEnds:
+    """Repeats the ends of all blocks on one open store.
+
+    The oldest end is tried first and alone. Only when the store answers, the others follow. In the
+    async tree the event loop that noted an end repeats it; if that loop has ended, the next loop
+    that ends a block does, or ``close``.
+    """
+
+    def __init__(self) -> None:
+        self._ends: dict[int, PendingEnd] = {}  # those that wait longest come first
+        self._alarms: dict[object, AAlarm] = {}
+        self._backoff: Backoff | None = None
+        self._retry_at_s = 0.0
+        self._is_closed = False
+        self._lock = SignalSafeLock()
+        renew_after_fork(self)
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    def after_fork(self) -> None:
+        """Forget the ends of the parent, which repeats them itself."""
+        self._ends, self._alarms = {}, {}
+
+    def add(self, end: PendingEnd) -> None:
+        """Repeat an end until it is over. It may be called again for the same end.
+
+        If there are too many, or the store is closed, the end is given up.
+        """
+        with self._lock:
+            if end.is_over:
+                return
+            is_refused = self._is_closed or len(self._ends) >= MAX_PENDING
+            if id(end) in self._ends or not is_refused:
+                self._ends[id(end)] = end
+                is_refused = False
+        if is_refused:
+            end.give_up()
+            end.finish()
+            return
+        _log().debug("the end of a block will be repeated", exc_info=end.error)
+        with suppress(Exception):  # a clock of the user may raise anything; the next try renews
+            end.hold_on()
+        self.arm()
+
+    def arm(self) -> None:
+        """See to it that this event loop repeats ends, if there are any."""
+        if not self._ends or self._is_closed:
+            return
+        owner = AAlarm.owner()
+        with self._lock:
+            alarm = self._alarms.get(owner)
+            if alarm is None:
+                alive = {each: alarm for each, alarm in self._alarms.items() if not alarm.is_dead}
+                alarm = alive[owner] = AAlarm(self._ring, "zael-ends")
+                self._alarms = alive
+            if self._backoff is None:
+                self._postpone()
+            alarm.set(max(0.0, self._retry_at_s - time.monotonic()))
+
+    async def close(self, seconds: float) -> None:
+        """Try all ends for that long, then give them up. An attempt under way is finished."""
+        from zae_limiter.clock.backoff import Backoff
+
+        with self._lock:
+            self._is_closed = True
+            for alarm in self._alarms.values():
+                alarm.stop()
+        until_s, pauses = time.monotonic() + seconds, Backoff(CLOSING_PAUSE_S, 1.0)
+        while self._ends and (left_s := until_s - time.monotonic()) > 0:
+            await self._try_all()
+            if self._ends:
+                with suppress(TimeoutError):
+                    await AWaiter().wait(min(left_s, pauses.next_s()))
+        for end in list(self._ends.values()):
+            self._drop(end)
+            end.give_up()
+            end.finish()
+
+    async def _ring(self) -> None:
+        before = len(self._ends)
+        try:
+            if not self._is_closed and not self._is_held_back():
+                await self._try_all()
+        except Exception:  # noqa: BLE001 - whatever it is, the next ring tries again
+            _log().debug("could not repeat the ends of blocks", exc_info=True)
+        finally:
+            if len(self._ends) < before:
+                self._backoff = None
+            self._postpone()
+            self.arm()
+
+    def _is_held_back(self) -> bool:
+        """Tell whether the circuit breaker is open; it probes the store if that is due."""
+        end = next(iter(self._ends.values()), None)
+        return end is not None and not end.call.charging.breaker.lets_through()
+
+    def _postpone(self) -> None:
+        """Set the time of the next attempt."""
+        from zae_limiter.clock.backoff import Backoff
+
+        if self._backoff is None:
+            self._backoff = Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
+        self._retry_at_s = time.monotonic() + self._backoff.next_s()
+
+    async def _try_all(self) -> None:
+        """Try every end once; only the oldest one if the store does not answer."""
+        waiting = list(self._ends.values())
+        if not waiting or not await self._try(waiting[0]):
+            return
+        parallel = waiting[0].call.charging.parallel
+        for start in range(1, len(waiting), AT_ONCE):
+            some = waiting[start : start + AT_ONCE]
+            answers = await agather(parallel, *[partial(self._try, each) for each in some])
+            if not any(answers):
+                return
+
+    async def _try(self, end: PendingEnd) -> bool:
+        """Try an end; return False if the store has not answered."""
+        with self._lock:
+            if end.is_tried or id(end) not in self._ends:
+                return True  # another thread or event loop is at it
+            end.is_tried = True
+        try:
+            await end.try_again()
+        except Exception as error:  # noqa: BLE001 - it is tried again
+            end.error = error
+            _log().debug("the end of a block was not stored", exc_info=True)
+            return not isinstance(error, RateLimiterUnavailable)
+        finally:
+            self._drop(end)
+            end.is_tried = False
+            if end.left:
+                self._put_back(end)
+            else:
+                end.finish()
+        return True
+
+    def _drop(self, end: PendingEnd) -> None:
+        with self._lock:
+            self._ends.pop(id(end), None)
+
+    def _put_back(self, end: PendingEnd) -> None:
+        """Let an end wait again, behind all others."""
+        with self._lock:
+            self._ends[id(end)] = end
+
+
+def _amounts(settlement: Settlement) -> dict[str, int]:
+    """Return the debts and credits of a settlement by stored name, quotas included."""
+    changes = {each.hold.key: each.change for each in settlement.quotas}
+    return {**settlement.amounts_milli, **changes}
+
+
+def _log() -> QuietLogger:
+    # Imported here, so that `import zae_limiter` does not import logging.
+    from zae_limiter.quiet_logging import quiet_logger
+
+    return quiet_logger(__name__)
