@@ -12,6 +12,7 @@ from zae_limiter_contract._async.debts import DebtContract
 from zae_limiter_contract._async.engine import RecordContract
 from zae_limiter_contract._async.idle import IdleContract
 from zae_limiter_contract._async.leases import LeaseContract
+from zae_limiter_contract._async.limit_lives import LimitLifeContract
 from zae_limiter_contract._async.live_changes import LiveChangeContract
 from zae_limiter_contract._async.llm_calls import LlmCallContract
 from zae_limiter_contract._async.modes import ModeContract
@@ -101,6 +102,7 @@ class TestRulesOfSplitBuckets(
     DebtContract,
     HookContract,
     IdleContract,
+    LimitLifeContract,
     LiveChangeContract,
     ModeContract,
     OverrideContract,

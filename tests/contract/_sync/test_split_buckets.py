@@ -14,6 +14,7 @@ from zae_limiter_contract._sync.debts import DebtContract
 from zae_limiter_contract._sync.engine import RecordContract
 from zae_limiter_contract._sync.idle import IdleContract
 from zae_limiter_contract._sync.leases import LeaseContract
+from zae_limiter_contract._sync.limit_lives import LimitLifeContract
 from zae_limiter_contract._sync.live_changes import LiveChangeContract
 from zae_limiter_contract._sync.llm_calls import LlmCallContract
 from zae_limiter_contract._sync.modes import ModeContract
@@ -101,6 +102,7 @@ class TestRulesOfSplitBuckets(
     DebtContract,
     HookContract,
     IdleContract,
+    LimitLifeContract,
     LiveChangeContract,
     ModeContract,
     OverrideContract,
