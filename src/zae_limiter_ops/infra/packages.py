@@ -16,7 +16,7 @@ import zipfile
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 OWN_PACKAGES = (
     "zae_limiter",
@@ -28,6 +28,8 @@ AGGREGATOR = "zae_limiter_aggregator.handler"
 PROVISIONER = "zae_limiter_provisioner.handler"
 # The functions get manifests as JSON; this module would need PyYAML.
 LEFT_OUT = frozenset({"zae_limiter_ops.manifest.yaml_text"})
+# Bytes: the zip of the placeholder has some hundred, and a package some hundred thousand.
+MAX_PLACEHOLDER = 4096
 _ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)  # a constant date gives constant bytes; a zip knows none earlier
 _READABLE = 0o644 << 16  # Lambda unpacks the zip as one user and runs the code as another
 # The handler setting of the template names this module; the placeholder code has the same name.
@@ -44,6 +46,15 @@ class FunctionPackage(NamedTuple):
     def sha256(self) -> str:
         """Return the digest as GetFunctionConfiguration shows it (CodeSha256)."""
         return base64.b64encode(hashlib.sha256(self.content).digest()).decode()
+
+
+def is_placeholder(configuration: Mapping[str, Any]) -> bool:
+    """Return whether a function still has the code of the template, by Lambda's configuration.
+
+    The digest of that code is not known: CloudFormation makes the zip.
+    """
+    size = configuration.get("CodeSize")
+    return isinstance(size, int) and size <= MAX_PLACEHOLDER
 
 
 def aggregator_package() -> FunctionPackage:

@@ -226,6 +226,17 @@ class Deployment:
                 outdated.append(name)
         return tuple(outdated)
 
+    async def functions_without_code(self) -> tuple[str, ...]:
+        """Return the functions whose code was never uploaded: a deployment was interrupted."""
+        if not await self.manager.is_served():
+            return ()
+        found = []
+        for name in functions(self.name):
+            configuration = await FunctionCode(self._control, name).configuration()
+            if configuration and packages.is_placeholder(configuration):
+                found.append(name)
+        return tuple(found)
+
     # --- records
 
     async def version_record(self) -> dict[str, Any] | None:

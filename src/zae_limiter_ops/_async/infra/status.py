@@ -20,7 +20,7 @@ from zae_limiter_ops._async.infra.deployment import Deployment, FunctionCode, fu
 from zae_limiter_ops._async.infra.kept_batches import KeptBatches
 from zae_limiter_ops.infra import names
 from zae_limiter_ops.infra.aggregator import ARCHIVE, QUEUE
-from zae_limiter_ops.infra.packages import FunctionPackage
+from zae_limiter_ops.infra.packages import FunctionPackage, is_placeholder
 
 DAY_S = 86_400
 RECENT_S = 3600  # the period of errors and lag in the report
@@ -151,6 +151,7 @@ class StatusReader:
             "update": configuration.get("LastUpdateStatus"),
             "memory_mb": configuration.get("MemorySize"),
             "timeout_s": configuration.get("Timeout"),
+            "has_code": not is_placeholder(configuration),
             "is_current": configuration.get("CodeSha256") == package.sha256,
             "event_source": await self._event_source(name),
             "errors_last_hour": errors,

@@ -22,7 +22,7 @@ from zae_limiter_ops._sync.infra.deployment import Deployment, FunctionCode, fun
 from zae_limiter_ops._sync.infra.kept_batches import KeptBatches
 from zae_limiter_ops.infra import names
 from zae_limiter_ops.infra.aggregator import ARCHIVE, QUEUE
-from zae_limiter_ops.infra.packages import FunctionPackage
+from zae_limiter_ops.infra.packages import FunctionPackage, is_placeholder
 
 DAY_S = 86_400
 RECENT_S = 3600  # the period of errors and lag in the report
@@ -149,6 +149,7 @@ class StatusReader:
             "update": configuration.get("LastUpdateStatus"),
             "memory_mb": configuration.get("MemorySize"),
             "timeout_s": configuration.get("Timeout"),
+            "has_code": not is_placeholder(configuration),
             "is_current": configuration.get("CodeSha256") == package.sha256,
             "event_source": self._event_source(name),
             "errors_last_hour": errors,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import click
 
 from zae_limiter_ops.cli.shared.console import is_live, make_console
+from zae_limiter_ops.cli.shared.errors import suggested
 from zae_limiter_ops.cli.shared.formatting import printable
 from zae_limiter_ops.cli.shared.tables import rich_table
 
@@ -80,3 +81,12 @@ def _print_event(event: StackEvent) -> None:
     reason = f"  {event.reason}" if event.reason else ""
     line = f"{event.at[11:19]}  {event.status:<20}  {event.logical_id}  {_kind(event)}{reason}"
     click.echo(printable(line), err=True)
+
+
+def finish_deployment(functions: Iterable[str]) -> str:
+    """Say that functions have the code of the template, and how the deployment is finished."""
+    names = ", ".join(functions)
+    return (
+        f"{names} has no code yet: a deployment was interrupted; finish it, which keeps the "
+        f"options of the stack: {suggested('deploy')}"
+    )

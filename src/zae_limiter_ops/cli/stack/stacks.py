@@ -16,7 +16,7 @@ from zae_limiter_ops.cli.shared.store_options import (
     registry_options,
 )
 from zae_limiter_ops.cli.shared.tables import print_fields, print_hint, print_result, print_table
-from zae_limiter_ops.cli.stack.progress import stack_progress
+from zae_limiter_ops.cli.stack.progress import finish_deployment, stack_progress
 from zae_limiter_ops.infra.progress import TABLE_ONLY
 
 if TYPE_CHECKING:
@@ -177,6 +177,9 @@ def status_command(store: StoreLocation, output: str) -> None:
         print_result(output, asdict(found))
         return
     print_fields(_fields(found))
+    without_code = [each["name"] for each in found.details["functions"] if not each["has_code"]]
+    if without_code:
+        print_hint(output, finish_deployment(without_code))
     for note in found.details["notes"]:
         print_hint(output, f"note: {note}")
 
@@ -204,6 +207,7 @@ def _fields(found: Status) -> list[tuple[str, object]]:
 
 def _function(function: dict[str, Any]) -> list[str]:
     code = "this version's code" if function["is_current"] else "other code than this version's"
+    code = code if function["has_code"] else "no code yet"
     errors = count_of(function["errors_last_hour"] or 0, "error")
     parts = [function["state"] or "unknown", code, *_stream(function)]
     lines = [f"{function['name']}: {', '.join(parts)}, {errors} in the last hour"]

@@ -13,10 +13,11 @@ from zae_limiter_ops.cli.shared.formatting import count_of, format_number
 from zae_limiter_ops.cli.shared.options import output_option, yes_option
 from zae_limiter_ops.cli.shared.store_options import registry_options
 from zae_limiter_ops.cli.shared.tables import print_fields, print_hint, print_result
-from zae_limiter_ops.cli.stack.progress import stack_progress
+from zae_limiter_ops.cli.stack.progress import finish_deployment, stack_progress
 
 if TYPE_CHECKING:
     from zae_limiter.models.backend import MigrationProgress, MigrationReport
+    from zae_limiter_ops._sync.infra.deployment import Deployment
     from zae_limiter_ops.cli.shared.store import StackPlace, StoreLocation
 
 
@@ -117,15 +118,16 @@ def _lines(name: str, report: MigrationReport, stack: str, functions: tuple[str,
 def check(store: StoreLocation, output: str) -> None:
     """Check that this version and a deployed limiter fit together.
 
-    Exits with 1 if they do not. A table that another program or another version has written is
-    named as such; nothing is changed.
+    Exits with 1 if they do not, and if a deployment was interrupted before the functions had their
+    code. A table that another program or another version has written is named as such; nothing is
+    changed.
 
     \b
     Example:
       zae-limiter check --name my-app
 
-    JSON: name, client_version, stack_version, functions_version, schema, client_schema,
-    compatible, advice.
+    JSON: name, client_version, stack_version, functions_version, functions_without_code, schema,
+    client_schema, compatible, advice.
     """
     place = store.stack()
     state = _versions(place)
@@ -157,6 +159,7 @@ def _versions(place: StackPlace) -> dict[str, Any]:
     deployment = Deployment(*place)
     try:
         record = deployment.existing_version_record()
+        without_code = _functions_without_code(deployment)
     except InfrastructureNotFoundError:
         raise click.ClickException(
             f"there is no limiter named {place[0]!r}; list the limiters: {suggested('list')}"
@@ -168,9 +171,20 @@ def _versions(place: StackPlace) -> dict[str, Any]:
         "client_version": __version__,
         "stack_version": versions.get("client_version"),
         "functions_version": versions.get(table.FUNCTIONS_VERSION),
+        "functions_without_code": list(without_code),
         "schema": table.version_of(record),
         "client_schema": version_record.SCHEMA_VERSION,
     }
+
+
+def _functions_without_code(deployment: Deployment) -> tuple[str, ...]:
+    """Return the functions without code; none if the caller may not look at functions."""
+    from zae_limiter.exceptions import InfrastructureError
+
+    try:
+        return deployment.functions_without_code()
+    except InfrastructureError:
+        return ()
 
 
 def _verdict(state: dict[str, Any]) -> tuple[bool, str]:
@@ -181,6 +195,8 @@ def _verdict(state: dict[str, Any]) -> tuple[bool, str]:
         return False, "update zae-limiter: the table is of a newer version"
     if state["schema"] < state["client_schema"]:
         return False, f"stop older clients, then migrate: {suggested('upgrade')}"
+    if state["functions_without_code"]:
+        return False, finish_deployment(state["functions_without_code"])
     if is_older(state["functions_version"]):
         return True, f"functions are of an older version: {suggested('upgrade')}"
     if is_older(__version__, state["functions_version"] or __version__):
