@@ -463,19 +463,20 @@ def _log_exhausted(event: ExhaustedEvent, limit: Limit) -> None:
     from zae_limiter.quiet_logging import quiet_logger
 
     quiet_logger(__name__).warning(
-        "%r on %r is exhausted: %s; for more in this window: %s",
+        "%r on %r is exhausted: %s; %s",
         event.entity_id,
         event.resource,
         describe_exhausted(limit, event.requested, event.available, event.window_end),
-        _top_up_command(event),
+        _top_up_advice(event),
     )
 
 
-def _top_up_command(event: ThresholdEvent | ExhaustedEvent) -> str:
+def _top_up_advice(event: ThresholdEvent | ExhaustedEvent) -> str:
     from zae_limiter.shell_words import command_line
 
     options = ("-a", f"{event.limit_name}=AMOUNT")
-    return command_line("bucket", "top-up", event.entity_id, event.resource, options=options)
+    command = command_line("bucket", "top-up", event.entity_id, event.resource, options=options)
+    return f"for more in this window: {command}"
 
 
 def _log_threshold(event: ThresholdEvent, limit: Limit) -> None:
@@ -486,11 +487,11 @@ def _log_threshold(event: ThresholdEvent, limit: Limit) -> None:
     logger = quiet_logger(__name__)
     log = logger.warning if event.percent >= ALL_PERCENT else logger.info
     log(
-        "%r on %r has reached a threshold of %s; for more in this window: %s",
+        "%r on %r has reached a threshold of %s; %s",
         event.entity_id,
         event.resource,
         describe_threshold(limit, event.percent, event.used, event.window_end),
-        _top_up_command(event),
+        "it is soft, so calls go on" if limit.soft else _top_up_advice(event),
     )
 
 

@@ -175,9 +175,12 @@ class LevelRow(NamedTuple):
     def fits_after_seconds(self) -> float:
         """The time until the largest rejected amount, or one token, can be taken.
 
-        It is never shorter than a pause, and infinite if the amount exceeds the capacity.
+        It is never shorter than a pause, and infinite if the amount exceeds the capacity. A soft
+        limit never makes a call wait.
         """
         state = self.state
+        if self.is_soft:
+            return self.paused_seconds
         is_full = self.level_milli >= state.capacity_milli
         if is_full and not state.asked and state.paused_until_ms is None:
             return 0.0  # most of very many buckets are full, and all are sorted by this time

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -25,6 +26,11 @@ MODEL_IDS = [
     "gpt-4o+tools",
 ]
 RPM, TPM = Limit.per_minute("rpm", 10), Limit.per_minute("tpm", 100)
+
+
+def _levels(states: list[BucketState]) -> dict[Any, Any]:
+    """Return the levels of limits by their amounts."""
+    return {state.limit.amount: state.available for state in states}
 
 
 class BucketContract(Contract):
@@ -287,6 +293,24 @@ class BucketContract(Contract):
         found = await world.limiter.get_resource_capacity(API, "rpm")
         assert (found.total_capacity, found.total_available, found.entities) == (0, 0, [])
         assert found.utilization_pct == 0
+
+    async def test_a_bucket_can_be_read_under_the_limits_in_force(self, world: World) -> None:
+        budget, own = Limit.budget("usd", "5.00", per="month"), Limit.per_minute("rpm", 3)
+        await world.configure(RPM, budget)
+        await world.take(rpm=4, usd="4.50")  # type: ignore[arg-type]
+        async with world.limiter.acquire(USER, API, {"rpm": 1}, limits=[own]):
+            pass
+        await world.configure(
+            Limit.per_minute("rpm", 20), Limit.budget("usd", "50.00", per="month"), TPM
+        )
+        stored = await world.repo.get_buckets(USER, API)
+        assert _levels(stored) == {10: 6, 5: Decimal("0.50"), 3: 2}
+        found = await world.repo.get_bucket_in_force(USER, API)
+        assert _levels(found) == {20: 6, 50: Decimal("45.50"), 3: 2}
+        await world.take(rpm=0)
+        assert _levels(await world.repo.get_buckets(USER, API)) == {**_levels(found), 100: 100}
+        unused = await world.repo.get_bucket_in_force("unused", API)
+        assert _levels(unused) == {20: 20, 50: 50, 100: 100}
 
     async def test_a_reset_fills_every_limit_and_forgives_debts(self, world: World) -> None:
         await world.configure(RPM, TPM)

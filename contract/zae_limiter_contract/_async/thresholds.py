@@ -240,6 +240,18 @@ class ThresholdContract(Contract):
         assert await scene.raised() == [100, 150, 300]
         assert scene.told.events[-1].used == 300
 
+    async def test_a_soft_limit_is_logged_without_advice(
+        self, scene: Scene, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        caplog.set_level(logging.INFO, "zae_limiter")
+        await scene.world.configure(Limit.quota("tokens", 100, per="day", soft=True))
+        await scene.use(120)
+        await scene.raised()
+        logged = [each.getMessage() for each in caplog.records if "thresh" in each.getMessage()]
+        assert len(logged) == 3
+        assert all(each.endswith("; it is soft, so calls go on") for each in logged)
+        assert not [each for each in logged if "top-up" in each]
+
     async def test_without_thresholds_nothing_is_raised(self, scene: Scene) -> None:
         await scene.world.configure(Limit.quota("tokens", 100, per="day", thresholds=()), RPM)
         await scene.use(100)

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -27,6 +28,11 @@ MODEL_IDS = [
     "gpt-4o+tools",
 ]
 RPM, TPM = Limit.per_minute("rpm", 10), Limit.per_minute("tpm", 100)
+
+
+def _levels(states: list[BucketState]) -> dict[Any, Any]:
+    """Return the levels of limits by their amounts."""
+    return {state.limit.amount: state.available for state in states}
 
 
 class BucketContract(Contract):
@@ -285,6 +291,22 @@ class BucketContract(Contract):
         found = world.limiter.get_resource_capacity(API, "rpm")
         assert (found.total_capacity, found.total_available, found.entities) == (0, 0, [])
         assert found.utilization_pct == 0
+
+    def test_a_bucket_can_be_read_under_the_limits_in_force(self, world: World) -> None:
+        budget, own = Limit.budget("usd", "5.00", per="month"), Limit.per_minute("rpm", 3)
+        world.configure(RPM, budget)
+        world.take(rpm=4, usd="4.50")  # type: ignore[arg-type]
+        with world.limiter.acquire(USER, API, {"rpm": 1}, limits=[own]):
+            pass
+        world.configure(Limit.per_minute("rpm", 20), Limit.budget("usd", "50.00", per="month"), TPM)
+        stored = world.repo.get_buckets(USER, API)
+        assert _levels(stored) == {10: 6, 5: Decimal("0.50"), 3: 2}
+        found = world.repo.get_bucket_in_force(USER, API)
+        assert _levels(found) == {20: 6, 50: Decimal("45.50"), 3: 2}
+        world.take(rpm=0)
+        assert _levels(world.repo.get_buckets(USER, API)) == {**_levels(found), 100: 100}
+        unused = world.repo.get_bucket_in_force("unused", API)
+        assert _levels(unused) == {20: 20, 50: 50, 100: 100}
 
     def test_a_reset_fills_every_limit_and_forgives_debts(self, world: World) -> None:
         world.configure(RPM, TPM)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from zae_limiter.admission.charge import under_limits
 from zae_limiter.admission.image import (
     HOUR_MS,
     BucketImage,
@@ -15,7 +16,7 @@ from zae_limiter.admission.image import (
     reaches_ms,
     running_pause_ms,
 )
-from zae_limiter.admission.in_force import is_alias, plain_name
+from zae_limiter.admission.in_force import InForce, is_alias, plain_name
 from zae_limiter.admission.quota_status import window_fields
 from zae_limiter.admission.quotas import current_window, fits_at_ms
 from zae_limiter.admission.rate_text import limit_of
@@ -77,6 +78,19 @@ def bucket_states(
             )
         )
     return states
+
+
+def shown_under_limits(image: BucketImage | None, in_force: InForce, now_ms: int) -> BucketImage:
+    """Return a bucket whose own limits are those in force; an absent bucket is full.
+
+    Limits that the next charge adds or drops are left as they are: nothing was charged on the ones,
+    and the others show what was.
+    """
+    changed = under_limits(image, in_force, now_ms)
+    if image is None:
+        return changed
+    limits = {key: changed.limits.get(key, state) for key, state in image.limits.items()}
+    return image._replace(limits=limits)
 
 
 def _asked(tally: Tally, name: str, rate: Rate) -> int | Decimal:

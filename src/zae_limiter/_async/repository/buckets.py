@@ -48,6 +48,22 @@ class BucketMethods(RepositoryMixin):
             self._context.namespace_id, entity_id, resource, self._context.clock
         )
 
+    async def get_bucket_in_force(self, entity_id: str, resource: str) -> list[BucketState]:
+        """Return the limits of a bucket as they are in force, with the levels they have then.
+
+        A change of limits reaches a bucket with its next charge. Until then ``get_buckets`` shows
+        the limits that it was last charged under. A bucket that was never used is full.
+        """
+        from zae_limiter.admission.report import bucket_states, shown_under_limits
+
+        context, names = self._context, (check_entity_id(entity_id), check_resource(resource))
+        resolved = await self.charging.resolve(*names, context.clock())
+        image = await context.engine.buckets.get(context.namespace_id, *names, context.clock)
+        now_ms, in_force = context.clock(), resolved.in_force
+        if in_force is not None:
+            image = shown_under_limits(image, in_force, now_ms)
+        return [] if image is None else bucket_states(*names, image, now_ms)
+
     async def get_last_use(self, entity_id: str, resource: str) -> str | None:
         """Return the hour, as ISO text, in which a bucket was last charged or settled.
 

@@ -18,6 +18,8 @@ from zae_limiter_ops.reports.columns import Column, json_of, plain_values
 from zae_limiter_ops.reports.usage_columns import list_or_none
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from zae_limiter_ops.cli.bucket.pages import ListedBucket, ListedLimit
     from zae_limiter_ops.cli.shared.lookups import BucketView
     from zae_limiter_ops.cli.shared.namespace_pages import Namespaces
@@ -31,11 +33,31 @@ def _limit_label(view: BucketView) -> str:
     return view.state.limit_name + (" (of calls)" if view.from_call else "")
 
 
+def _milli(name: str, value: Callable[[BucketView], int | None]) -> Column[BucketView]:
+    """Return the column of thousandths of a token; null for money."""
+
+    def tokens(view: BucketView) -> int | None:
+        return value(view) if view.state.limit.currency is None else None
+
+    return Column(key=f"{name}_milli", value=tokens)
+
+
+def _billionths(name: str, value: Callable[[BucketView], int | None]) -> Column[BucketView]:
+    """Return the column of billionths of the currency unit; null for tokens."""
+
+    def money(view: BucketView) -> int | None:
+        return None if view.state.limit.currency is None else value(view)
+
+    return Column(key=f"{name}_billionths", value=money)
+
+
 # The columns of bucket show and of bucket list.
 LEVEL_COLUMNS: tuple[Column[BucketView], ...] = (
     Column(title="level>", value=lambda view: plain_amount(view.state.available)),
-    Column(key="level_milli", value=lambda view: view.state.tokens_milli),
-    Column(key="debt_milli", value=lambda view: view.debt_milli),
+    _milli("level", lambda view: view.state.tokens_milli),
+    _billionths("level", lambda view: view.state.tokens_milli),
+    _milli("debt", lambda view: view.debt_milli),
+    _billionths("debt", lambda view: view.debt_milli),
     Column(title="of>", key="capacity", value=lambda view: plain_amount(view.state.limit.amount)),
     Column(
         key="refill_amount",
@@ -59,7 +81,8 @@ LEVEL_COLUMNS: tuple[Column[BucketView], ...] = (
     Column(key="refill_period_seconds", value=lambda view: view.state.limit.refill_period_seconds),
     Column(key="retry_after_seconds", value=lambda view: view.retry_after_seconds),
     Column(key="full_after_seconds", value=lambda view: view.full_after_seconds),
-    Column(key="consumed_milli", value=lambda view: view.state.total_consumed_milli),
+    _milli("consumed", lambda view: view.state.total_consumed_milli),
+    _billionths("consumed", lambda view: view.state.total_consumed_milli),
     Column(key="from_call", value=lambda view: view.from_call),
     Column(key="paused_until", value=lambda view: view.paused_until),
 )

@@ -54,10 +54,12 @@ def show_buckets(store: StoreLocation, entity_id: str, resource: str | None, out
       zae-limiter bucket show key-7 gpt-4 --output json
 
     JSON: entity_id, buckets (each: resource, limit_name, level_milli, debt_milli (thousandths of
-    a token, billionths of money), capacity, refill_amount (0 for calls in flight), used, held,
+    a token, null for money), level_billionths, debt_billionths (of the currency unit, null for
+    tokens), capacity, refill_amount (0 for calls in flight), used, held,
     window_start, window_end (these four of quotas), currency (of a budget, whose amounts are
     texts), refill_period_seconds (for calls in flight the TTL of a lease), retry_after_seconds
-    (until one token), full_after_seconds, consumed_milli, from_call (the limit was passed by
+    (until one token, 0 for soft limits), full_after_seconds, consumed_milli, consumed_billionths,
+    from_call (the limit was passed by
     calls), limits_changed (others are in force now), paused_until (null if it is not paused),
     last_used_hour, mode, mode_until).
     """

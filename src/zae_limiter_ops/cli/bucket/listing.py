@@ -138,13 +138,14 @@ def list_buckets(
     limited_by (what refused most: entity, resource and limit), last_limited_by, last_rejected_at,
     fits_after_seconds (until a call fits that asks for as much, null: never),
     asked (with --limited: the largest rejected amount of each limit, by name), limits (each:
-    limit_name, level_milli, debt_milli (thousandths of a token, billionths of money), capacity,
-    refill_amount, used, held, window_start, window_end (these four of quotas), currency (of a
-    budget, whose amounts are texts), refill_period_seconds, used_pct, retry_after_seconds (until
-    one token), full_after_seconds, consumed_milli, from_call (the limit was passed by calls),
-    paused_until (null if it is not paused), asked (with --limited: the largest rejected amount),
-    asked_after_seconds (until that fits, null if never))), next_cursor (null at the end),
-    buckets_read (null if not all were read).
+    limit_name, level_milli, debt_milli (thousandths of a token, null for money), level_billionths,
+    debt_billionths (of the currency unit, null for tokens), capacity, refill_amount, used, held,
+    window_start, window_end (these four of quotas), currency (of a budget, whose amounts are
+    texts), refill_period_seconds, used_pct, retry_after_seconds (until one token, 0 for soft
+    limits), full_after_seconds, consumed_milli, consumed_billionths, from_call (the limit was
+    passed by calls), paused_until (null if it is not paused), asked (with --limited: the largest
+    rejected amount), asked_after_seconds (until that fits, null if never))), next_cursor (null at
+    the end), buckets_read (null if not all were read).
     """
     from zae_limiter_ops.cli.bucket.pages import BucketFilter, BucketPages
     from zae_limiter_ops.cli.bucket.watch import watch_buckets

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from zae_limiter.models.bucket import BucketState
+from zae_limiter_ops.cli.shared.in_force import LimitsInForce
 from zae_limiter_ops.cli.shared.listing import PAGE
 from zae_limiter_ops.cli.shared.lookups import BucketView
 from zae_limiter_ops.cli.shared.recent_rejections import RecentRejections, recent_rejections
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from decimal import Decimal
 
     from zae_limiter._sync.repository import SyncRepository
+    from zae_limiter.models.bucket import BucketState
     from zae_limiter.models.refusal import LimitedBy
     from zae_limiter_ops.cli.shared.namespace_pages import Namespaces
 
@@ -117,12 +118,14 @@ class ListedLimit(NamedTuple):
         return max([*waits, self.bucket.refuser_seconds])
 
 
-class BucketPages(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class BucketPages:
     """The buckets of an entity, of a resource, of both, or of whole namespaces."""
 
     namespaces: Namespaces
     entity_id: str | None
     resource: str | None
+    in_force: LimitsInForce = field(default_factory=LimitsInForce)
 
     def fetch(self, size: int, cursor: str | None) -> tuple[list[ListedBucket], str | None]:
         """Return a page of buckets and the next cursor, None at the end."""
@@ -136,6 +139,7 @@ class BucketPages(NamedTuple):
         states, next_cursor = repository.list_buckets(
             size, cursor, entity_id=self.entity_id, resource=self.resource
         )
+        states = self.in_force.applied(repository, states)
         return list(_buckets(states, repository.namespace_name)), next_cursor
 
     def all(self, on_page: Callable[[int], object]) -> Iterator[ListedBucket]:
@@ -226,13 +230,7 @@ def _refuser_seconds(
 
 def _views(repository: SyncRepository, entity_id: str, resource: str) -> tuple[BucketView, ...]:
     """Return the limits of a bucket; a bucket that does not exist is full."""
-    states = repository.get_buckets(entity_id, resource)
-    if not states:
-        limits, _, _ = repository.resolve_limits(entity_id, resource)
-        now_ms = repository.charging.clock()
-        states = [
-            BucketState.from_limit(entity_id, resource, each, now_ms) for each in limits or ()
-        ]
+    states = repository.get_bucket_in_force(entity_id, resource)
     return next(_buckets(states, repository.namespace_name)).limits if states else ()
 
 

@@ -63,12 +63,13 @@ def _print_last_uses(buckets: list[BucketView]) -> None:
 
 
 def _print_notes(output: str, entity_id: str, buckets: list[BucketView]) -> None:
-    if any(view.debt_milli for view in buckets):
+    if any(view.debt_milli and not view.state.limit.soft for view in buckets):
         print_hint(output, "a level below zero is a debt: it stops every call until it is repaid")
     if any(view.limits_changed for view in buckets):
         print_hint(
             output,
-            "the limits have changed since the last acquire; see the limits of the next acquire: "
+            "the limits have changed since the last acquire, and are shown as the next one finds "
+            "them; for where they come from: "
             f"{suggested('explain', entity_id, 'RESOURCE')}",
         )
 

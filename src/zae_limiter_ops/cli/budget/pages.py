@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from itertools import groupby
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from zae_limiter_ops.cli.budget.spending import Budget
+from zae_limiter_ops.cli.shared.in_force import LimitsInForce
 from zae_limiter_ops.cli.shared.listing import FIRST_PAGE, PAGE
 
 if TYPE_CHECKING:
@@ -17,7 +19,8 @@ if TYPE_CHECKING:
 DELIMITER = "#"  # between entity and resource in a cursor, which names a bucket
 
 
-class BudgetPages(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class BudgetPages:
     """The budgets of an entity, of a resource, of both, or of whole namespaces.
 
     A record is the list of the budgets of one bucket; buckets without budgets are left out.
@@ -25,6 +28,7 @@ class BudgetPages(NamedTuple):
 
     entity_id: str | None
     resource: str | None
+    in_force: LimitsInForce = field(default_factory=LimitsInForce)
 
     def of_namespace(
         self, repository: SyncRepository, size: int, cursor: str | None
@@ -39,7 +43,7 @@ class BudgetPages(NamedTuple):
             states, cursor = repository.list_buckets(
                 PAGE, cursor, entity_id=self.entity_id, resource=self.resource
             )
-            found = list(_budgets(states, repository.namespace_name))
+            found = self._budgets(repository, states)
             if len(found) > size:
                 last = found[size - 1][0].state
                 return found[:size], f"{last.entity_id}{DELIMITER}{last.resource}"
@@ -54,11 +58,29 @@ class BudgetPages(NamedTuple):
         states, _ = repository.list_buckets(
             FIRST_PAGE, cursor, entity_id=self.entity_id, resource=self.resource
         )
-        return list(_budgets(states, repository.namespace_name))[:size], None
+        return self._budgets(repository, states)[:size], None
+
+    def _budgets(self, repository: SyncRepository, states: list[BucketState]) -> list[list[Budget]]:
+        with_budgets = [
+            state
+            for _, bucket in groupby(states, _place)
+            for state in _if_it_has_a_budget(list(bucket))
+        ]
+        in_force = self.in_force.applied(repository, with_budgets)
+        return list(_budgets(in_force, repository.namespace_name))
+
+
+def _place(state: BucketState) -> tuple[str, str]:
+    return state.entity_id, state.resource
+
+
+def _if_it_has_a_budget(bucket: list[BucketState]) -> list[BucketState]:
+    """Return a bucket, or nothing: only buckets with budgets need the limits in force."""
+    return bucket if any(state.limit.currency is not None for state in bucket) else []
 
 
 def _budgets(states: list[BucketState], namespace: str) -> Iterator[list[Budget]]:
-    for _, group in groupby(states, lambda state: (state.entity_id, state.resource)):
+    for _, group in groupby(states, _place):
         names: set[str] = set()
         budgets = []
         for state in group:

@@ -13,6 +13,7 @@ from zae_limiter.admission.slots import RETRY_S
 from zae_limiter.bucket import calculate_retry_after
 from zae_limiter.models.timestamps import MILLI, iso_from_ms
 from zae_limiter.naming import DEFAULT_RESOURCE
+from zae_limiter_ops.cli.shared.in_force import LimitsInForce
 from zae_limiter_ops.cli.shared.modes import ENFORCED, ModeView
 
 if TYPE_CHECKING:
@@ -175,8 +176,11 @@ class BucketView:
         """The time until one token can be taken, provided that nothing else is charged.
 
         For a budget it is a billionth of the currency unit. For slots, it is the time after which a
-        caller should ask again. The time is never shorter than the rest of a pause or of mode deny.
+        caller should ask again. A soft limit never makes a call wait. The time is never shorter
+        than the rest of a pause or of mode deny.
         """
+        if self.state.limit.soft:
+            return self.stopped_seconds
         least = MILLI if self.state.limit.currency is None else 1
         seconds = min(self._until(least), RETRY_S) if self._has_slots else self._until(least)
         return max(seconds, self.stopped_seconds)
@@ -186,6 +190,8 @@ class BucketView:
 
         The time holds provided that nothing else is charged.
         """
+        if self.state.limit.soft:
+            return self.stopped_seconds
         units = stored_units(amount, self.state.limit.currency is not None)
         if units > self.state.capacity_milli and units > self.state.tokens_milli:
             return math.inf
@@ -253,13 +259,15 @@ def view_buckets(
     names = dict.fromkeys(state.resource for state in states)
     last = {name: last_used_hour(repository, entity_id, name) for name in names}
     shown = {name: _limits_in_force(repository, entity_id, name) for name in names}
-    in_force = {name: set(shown[name].limits) for name in names}
+    stored = {(state.resource, state.limit_name, state.limit) for state in states}
     views, seen = [], set[tuple[str, str]]()
-    for state in states:
+    for state in LimitsInForce().applied(repository, states):
         key = (state.resource, state.limit_name)
         # The stored limit comes first; calls have passed a second limit of that name.
         from_call = key in seen
-        changed = not from_call and state.limit not in in_force[state.resource]
+        is_stored = (*key, state.limit) in stored
+        in_force = state.limit in shown[state.resource].limits
+        changed = not from_call and not (is_stored and in_force)
         mode = shown[state.resource].mode or ENFORCED
         views.append(BucketView(state, from_call, changed, last[state.resource], mode))
         seen.add(key)

@@ -1,0 +1,72 @@
+"""Listed buckets under the limits in force, which a change of limits may have replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from zae_limiter.naming import DEFAULT_RESOURCE
+
+if TYPE_CHECKING:
+    from zae_limiter._sync.repository import SyncRepository
+    from zae_limiter.models.bucket import BucketState
+    from zae_limiter.models.limit import Limit
+
+FEW = 100  # buckets of a listing whose configuration is read one by one
+
+
+@dataclass(slots=True)
+class LimitsInForce:
+    """The limits in force for the buckets of one listing.
+
+    A bucket has the limits that it was last charged under, until its next charge. The configuration
+    of the first ``few`` buckets is read one by one. A longer listing reads the lists of the
+    entities that have limits of their own, so that all other buckets cost no read.
+    """
+
+    few: int = FEW
+    _looked_up: int = 0
+    _own: dict[tuple[str, str], frozenset[str]] = field(default_factory=dict)
+    _defaults: dict[tuple[str, str], list[Limit]] = field(default_factory=dict)
+
+    def applied(self, repository: SyncRepository, states: list[BucketState]) -> list[BucketState]:
+        """Return the same buckets, those with other limits as their next acquire finds them."""
+        return list(self._applied(repository, states))
+
+    def _applied(
+        self, repository: SyncRepository, states: list[BucketState]
+    ) -> Iterator[BucketState]:
+        for place, group in groupby(states, lambda state: (state.entity_id, state.resource)):
+            bucket = list(group)
+            # The stored limit of a name comes first; calls have passed the others.
+            stored = {state.limit_name: state.limit for state in reversed(bucket)}
+            in_force = self._limits(repository, *place)
+            if any(stored.get(limit.name, limit) != limit for limit in in_force):
+                yield from repository.get_bucket_in_force(*place)
+            else:
+                yield from bucket
+
+    def _limits(self, repository: SyncRepository, entity_id: str, resource: str) -> list[Limit]:
+        self._looked_up += 1
+        if self._looked_up > self.few and not self._has_own(repository, entity_id, resource):
+            return self._resource_limits(repository, resource)
+        limits, _, _ = repository.resolve_limits(entity_id, resource)
+        return limits or []
+
+    def _has_own(self, repository: SyncRepository, entity_id: str, resource: str) -> bool:
+        for name in (resource, DEFAULT_RESOURCE):
+            key = repository.namespace_name, name
+            if key not in self._own:
+                self._own[key] = frozenset(repository.list_entities_with_custom_limits(name)[0])
+            if entity_id in self._own[key]:
+                return True
+        return False
+
+    def _resource_limits(self, repository: SyncRepository, resource: str) -> list[Limit]:
+        key = repository.namespace_name, resource
+        if key not in self._defaults:
+            limits = repository.get_resource_defaults(resource)
+            self._defaults[key] = limits or repository.get_system_defaults()[0]
+        return self._defaults[key]
