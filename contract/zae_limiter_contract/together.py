@@ -58,6 +58,17 @@ def in_processes(module: str, jobs: Sequence[Any]) -> list[str]:
             child.communicate()
 
 
+def in_killed_process(module: str, job: Any) -> None:
+    """Run a module as ``in_processes`` does, and kill it (SIGKILL) when it is ready."""
+    child = start_process(module, job)
+    try:
+        line = _pipe(child.stdout).readline()
+        assert line == b"ready\n", line
+    finally:
+        child.kill()
+        child.communicate()
+
+
 def start_process(module: str, job: Any) -> subprocess.Popen[bytes]:
     """Start a child process with its job and with the same import path as this process."""
     path = os.pathsep.join(filter(None, sys.path))

@@ -80,6 +80,8 @@ class Model:
         for amounts in (self._amounts(change) for _, change in settled):
             for key, amount in amounts.items():
                 self.levels[key] -= max(amount, 0)
+        # The settled costs were not held: if a reset has forgiven them, nothing of them comes back.
+        self.levels["tokens"] = min(self.levels["tokens"], CAPACITY)
         for position, change in self.in_order(list(enumerate(changes))):
             if change.is_charge:
                 self.charge(position, change)

@@ -47,6 +47,7 @@ from zae_limiter_contract._async.replaced_limits import (
 )
 from zae_limiter_contract._async.retry_after import RetryAfterContract
 from zae_limiter_contract._async.rollback import RollbackContract
+from zae_limiter_contract._async.settled_quotas import SettledQuotaContract
 from zae_limiter_contract._async.settling import SettlingContract
 from zae_limiter_contract._async.several_resources import (
     SeveralCallersContract,
@@ -91,6 +92,7 @@ class CostContract(
     LlmCallContract,
     PricedCallContract,
     RollbackContract,
+    SettledQuotaContract,
     SettlingContract,
     SeveralResourcesContract,
 ):

@@ -203,7 +203,8 @@ class QuotaContract(Contract):
             await lease.consume(tokens=50)
             assert ((await status(world)).held, await left(world)) == (350, 650)
             await lease.settle(tokens=600, now=True)
-            assert ((await status(world)).held, await left(world)) == (600, 400)
+            assert ((await status(world)).used, (await status(world)).held) == (600, 0)
+            assert await left(world) == 400
             await lease.adjust(tokens=-200)
         shown = await status(world)
         assert (shown.available, shown.used, shown.held) == (600, 400, 0)

@@ -139,6 +139,10 @@ async def _spent(world: World) -> tuple[int, int]:
     return await world.spent("tokens"), await world.spent("tpm")
 
 
-async def _held(world: World, entity_id: str = USER) -> int:
+async def _held(world: World, entity_id: str = USER) -> Any:
     answer = await world.limiter.check_availability(entity_id, API, {})
-    return sum(int(each.held or 0) for each in answer.statuses if each.limit_name == "tokens")
+    return next(
+        each.held
+        for each in answer.statuses
+        if (each.entity_id, each.limit_name) == (entity_id, "tokens")
+    )

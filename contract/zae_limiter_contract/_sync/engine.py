@@ -49,6 +49,7 @@ from zae_limiter_contract._sync.replaced_limits import (
 )
 from zae_limiter_contract._sync.retry_after import RetryAfterContract
 from zae_limiter_contract._sync.rollback import RollbackContract
+from zae_limiter_contract._sync.settled_quotas import SettledQuotaContract
 from zae_limiter_contract._sync.settling import SettlingContract
 from zae_limiter_contract._sync.several_resources import (
     SeveralCallersContract,
@@ -89,6 +90,7 @@ class CostContract(
     LlmCallContract,
     PricedCallContract,
     RollbackContract,
+    SettledQuotaContract,
     SettlingContract,
     SeveralResourcesContract,
 ):

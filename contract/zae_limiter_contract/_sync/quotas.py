@@ -205,7 +205,8 @@ class QuotaContract(Contract):
             lease.consume(tokens=50)
             assert (status(world).held, left(world)) == (350, 650)
             lease.settle(tokens=600, now=True)
-            assert (status(world).held, left(world)) == (600, 400)
+            assert (status(world).used, status(world).held) == (600, 0)
+            assert left(world) == 400
             lease.adjust(tokens=-200)
         shown = status(world)
         assert (shown.available, shown.used, shown.held) == (600, 400, 0)

@@ -133,6 +133,10 @@ def _spent(world: World) -> tuple[int, int]:
     return world.spent("tokens"), world.spent("tpm")
 
 
-def _held(world: World, entity_id: str = USER) -> int:
+def _held(world: World, entity_id: str = USER) -> Any:
     answer = world.limiter.check_availability(entity_id, API, {})
-    return sum(int(each.held or 0) for each in answer.statuses if each.limit_name == "tokens")
+    return next(
+        each.held
+        for each in answer.statuses
+        if (each.entity_id, each.limit_name) == (entity_id, "tokens")
+    )

@@ -47,12 +47,14 @@ class HeldQuotas(Held):
         return tuple([tuple(holds) for holds in self.holds])
 
     def change(self, settlements: Iterable[Settlement]) -> None:
-        """Note that settlements which keep the holds change their amounts."""
-        changes = {
-            id(each.hold): each.change for settlement in settlements for each in settlement.quotas
+        """Note the amounts that are held after settlements in the middle of the block."""
+        after = {
+            id(each.hold): each.held_after
+            for settlement in settlements
+            for each in settlement.quotas
         }
         self.holds = [
-            [hold._replace(units=hold.units + changes.get(id(hold), 0)) for hold in holds]
+            [hold._replace(units=after.get(id(hold), hold.units)) for hold in holds]
             for holds in self.holds
         ]
 

@@ -285,7 +285,8 @@ class Lease:
 
         It may be called any number of times; the last amount counts. The amount is kept however
         the block ends: by an exception, a cancellation, a disconnect or Ctrl-C. It is written at
-        the end of the block, or at once with ``now=True``. A settlement is never rejected.
+        the end of the block, or at once with ``now=True``. A settlement is never rejected. What was
+        written at once stays if the process dies: nothing of a quota or budget is held for it.
 
         If the store does not answer, ``now=True`` raises RateLimiterUnavailable. Then the amount is
         written at the end of the block, unless it may have been written already.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zae_limiter.admission.in_force import check_money, stored_units
 from zae_limiter.admission.quotas import QuotaHold
-from zae_limiter.admission.request import ChargeOutcome, Grant, Settlement
+from zae_limiter.admission.request import NO_NAMES, ChargeOutcome, Grant, Settlement
 from zae_limiter.exceptions import ValidationError
 
 if TYPE_CHECKING:
@@ -27,13 +27,17 @@ NO_HOLDS: HoldsOfGrants = {}
 class HeldCharge(NamedTuple):
     """One charge of a lease.
 
-    ``amounts`` are the written amounts of this charge, less those that were given back. ``written``
-    are the amounts that the whole lease had written when the store answered the charge.
+    ``amounts`` are the written amounts of this charge, less those that were given back. ``used``
+    are the limits whose amounts were settled at once: they are not held any more. ``written`` are
+    the amounts that the whole lease had written when the store answered the charge, and
+    ``written_used`` those of them that it did not hold.
     """
 
     grant: Grant
     amounts: Mapping[str, int]
     written: Mapping[str, int]
+    written_used: Mapping[str, int] = NOTHING
+    used: frozenset[str] = NO_NAMES
 
 
 class ChargeShare(NamedTuple):
@@ -68,6 +72,14 @@ class LeaseAccount(NamedTuple):
         """Return T."""
         written = self.written()
         return sum_amounts([written, self.unwritten]) if self.unwritten else written
+
+    def used(self) -> Mapping[str, int]:
+        """Return the part of W that was settled at once, so that no hold is left of it."""
+        if not any(charge.used for charge in self.charges):
+            return NOTHING
+        return sum_amounts(
+            [{name: charge.amounts.get(name, 0) for name in charge.used} for charge in self.charges]
+        )
 
     def names(self) -> frozenset[str]:
         """Return the limits that the lease covers, except those with slots."""
@@ -119,9 +131,25 @@ class LeaseAccount(NamedTuple):
             # Nothing has changed since the charge in most leases that are asked.
             is_newest = charge.written == cost
             since = NOTHING if is_newest else sum_amounts([cost, negated(charge.written)])
-            for status in statuses_after(charge.grant, since, cost, now_ms):
+            for status in statuses_after(
+                charge.grant, since, self._held_since(charge), cost, now_ms
+            ):
                 latest[status.entity_id, status.limit_name] = status
         return tuple(latest.values())
+
+    def _held_since(self, charge: HeldCharge) -> dict[str, int]:
+        """Return how much more of each limit the lease holds than after one of its charges.
+
+        What it has not written yet belongs to what it holds of the limit, if it holds anything.
+        """
+        cost, written, used = self.cost(), self.written(), self.used()
+        changes = {}
+        for name in cost:
+            held = written.get(name, 0) - used.get(name, 0)
+            after = max(0, held + self.unwritten.get(name, 0)) if held else 0
+            before = charge.written.get(name, 0) - charge.written_used.get(name, 0)
+            changes[name] = after - before
+        return changes
 
     def holds(self, outcome: ChargeOutcome) -> bool:
         """Tell whether a charge is booked. Charges are compared by identity: two may be equal."""
@@ -135,7 +163,8 @@ class LeaseAccount(NamedTuple):
     def charged(self, grant: Grant, amounts: Mapping[str, int]) -> LeaseAccount:
         """Book a granted charge: T and W grow."""
         written = sum_amounts([self.written(), amounts])
-        return self._replace(charges=(*self.charges, HeldCharge(grant, amounts, written)))
+        charge = HeldCharge(grant, amounts, written, self.used())
+        return self._replace(charges=(*self.charges, charge))
 
     def adjusted(self, amounts: Mapping[str, int], *, clips: bool = False) -> LeaseAccount:
         """Add the amounts to T; raise if T would fall below 0, or leave it at 0 if it ``clips``."""
@@ -176,11 +205,14 @@ class LeaseAccount(NamedTuple):
         )
 
     def written_out(self, names: Iterable[str]) -> Booking:
-        """Make W equal to T for these limits."""
-        changes = {name: self.unwritten.get(name, 0) for name in names}
+        """Make W equal to T for these limits, and hold nothing of them any more."""
+        used = frozenset(names)
+        changes = {name: self.unwritten.get(name, 0) for name in used}
         shares = self.shares(changes)
         unwritten = sum_amounts([self.unwritten, negated(changes)])
-        return Booking(self, self.changed_by(shares)._replace(unwritten=unwritten), shares)
+        after = self.changed_by(shares)._replace(unwritten=unwritten)
+        charges = tuple([charge._replace(used=charge.used | used) for charge in after.charges])
+        return Booking(self, after._replace(charges=charges), shares, used)
 
     # --- the end
 
@@ -211,13 +243,21 @@ class LeaseAccount(NamedTuple):
         return [ChargeShare(position, divided[position]) for position in sorted(divided)[::-1]]
 
     def settlements(
-        self, shares: Iterable[ChargeShare], holds: HoldsOfGrants = NO_HOLDS
+        self,
+        shares: Iterable[ChargeShare],
+        holds: HoldsOfGrants = NO_HOLDS,
+        used: frozenset[str] = NO_NAMES,
     ) -> tuple[Settlement, ...]:
-        """Return the settlement of each bucket; ``holds`` of quotas go on."""
-        found: list[Settlement] = []
-        for position, amounts in shares:
+        """Return the settlement of each bucket, the newest charge first.
+
+        ``holds`` of quotas go on, except those of the limits that are ``used`` from now on.
+        """
+        changes, found = dict(shares), list[Settlement]()
+        for position in reversed(range(len(self.charges))):
             grant = self.charges[position].grant
-            found += grant.settlements(amounts, (), holds.get(id(grant), ()), keeps=True)
+            found += grant.settlements(
+                changes.get(position, NOTHING), (), holds.get(id(grant), ()), used
+            )
         return tuple(found)
 
     def settlements_at_end(
@@ -263,16 +303,17 @@ class Booking(NamedTuple):
     """A change of an account that is booked before it is written.
 
     The booking is undone only if the write was certainly not made. A write with an unknown outcome
-    counts as made.
+    counts as made. ``used`` are limits of which the lease holds nothing after it.
     """
 
     before: LeaseAccount
     after: LeaseAccount
     shares: list[ChargeShare]
+    used: frozenset[str] = NO_NAMES
 
     def settlements(self, holds: HoldsOfGrants = NO_HOLDS) -> tuple[Settlement, ...]:
         """Return the settlements to write; ``holds`` of quotas change with them."""
-        return self.after.settlements(self.shares, holds)
+        return self.after.settlements(self.shares, holds, self.used)
 
     def undone_in(self, account: LeaseAccount) -> LeaseAccount:
         """Return the account without this booking, but with all that was booked since."""

@@ -48,10 +48,11 @@ NEVER_EXPIRES = 0  # the second of expiry of a hold that ends with its window
 class QuotaHold(NamedTuple):
     """The amount that one charge holds of one quota, given by its stored name.
 
-    ``units`` is 0 for a quota that the charge does not name: its debts belong to the window, too.
-    ``life`` is the life of the bucket in which the amount was taken, and ``number`` that of the
-    limit; ``life`` is empty if nothing was taken, since another shard may have admitted the charge.
-    ``through_child`` says that a child of the entity was charged the amount as well.
+    ``units`` is 0 for a quota that the charge does not name, and after a settlement at once: later
+    debts belong to the window, too. ``life`` is the life of the bucket in which the amount was
+    taken, and ``number`` that of the limit; ``life`` is empty if nothing was taken, since another
+    shard may have admitted the charge. ``through_child`` says that a child of the entity was
+    charged the amount as well.
     """
 
     key: str
@@ -70,12 +71,18 @@ class QuotaHold(NamedTuple):
 class QuotaSettlement(NamedTuple):
     """The end of a hold: the cost of the call is larger by ``change`` than the held amount.
 
-    With ``keeps`` the call goes on, and holds the changed amount.
+    With ``keeps`` the call goes on to hold the changed amount. A call that holds nothing may settle
+    again: what it has settled before is charged, and moves without a hold.
     """
 
     hold: QuotaHold
     change: int
     keeps: bool = False
+
+    @property
+    def held_after(self) -> int:
+        """The amount that the call holds after the settlement."""
+        return self.hold.units + self.change if self.keeps and self.hold.units else 0
 
     @property
     def late_usage(self) -> int:
@@ -263,6 +270,7 @@ class QuotaLedger:
         "_returned",
         "_state",
         "_through_children",
+        "_unheld",
         "_usage",
         "is_doubtful",
         "key",
@@ -283,6 +291,7 @@ class QuotaLedger:
         self._added: dict[HoldName, int] = {}
         self._removed: dict[HoldName, int] = {}
         self._charged = self._owed = self._returned = self._usage = self._through_children = 0
+        self._unheld = 0  # the part of the returned amount that no hold was taken for
         self._is_settled = False
         self.is_doubtful = False  # a hold was not found: it has expired, or the image is outdated
 
@@ -318,12 +327,14 @@ class QuotaLedger:
             else:
                 self.is_doubtful = True
                 change += hold.units  # the hold was returned before, and its usage with it
-        if settlement.keeps and is_own and (after := hold.units + settlement.change):
+        if is_own and (after := settlement.held_after):
             self._add(hold.name, after)
         self.count(change, change if hold.through_child else 0)
         if is_own and self._is_of_this_window(hold, change):
             self._owed += max(change, 0)
             self._returned -= min(change, 0)
+            if not hold.units:
+                self._unheld -= min(change, 0)
 
     def _is_of_this_life(self, hold: QuotaHold) -> bool:
         """Tell whether the bucket and the limit are those in which the amount was taken.
@@ -338,13 +349,14 @@ class QuotaLedger:
         The debt of a quota that its charge did not name may begin a window, as a charge does.
         """
         number = hold.window
-        if not hold.units and change > 0:
+        if not hold.units and not hold.life and change > 0:
             _, window = quota_terms(self._state.rate)
             if isinstance(window, FirstUse) and number == NO_WINDOW:
                 number = joined(window, self._state.balance_milli, self._now_ms)
             if number > self.number and not self._charges:
                 self.number = number
-                self._owed = self._returned = 0  # earlier settlements belong to the last window
+                # Earlier settlements belong to the last window.
+                self._owed = self._returned = self._unheld = 0
         return number == self.number
 
     def renew(self, hold: QuotaHold) -> int | None:
@@ -413,6 +425,7 @@ class QuotaLedger:
         taken = self._charged + self._owed
         asked = asked and not terms.soft
         turns = self._is_older and (self._charges or taken > 0) and self._may_turn(terms, taken)
+        most = self._bounded_returns(taken) if self._unheld else None
         sweeps = self._charges or turns or (asked and self.is_overdrawn)
         holds = self._hold_write(self._swept(turns) if sweeps else {})
         if turns:
@@ -424,12 +437,29 @@ class QuotaLedger:
         at_stamp = current_window(self._state, self._now_ms)
         if self._charges or self._is_settled or (asked and at_stamp == self.number):
             low, high = balance_in(self.number, -HALF_SPAN) + 1, balance_in(self.number, HALF_SPAN)
+            high = high if most is None else balance_in(self.number, most)
         elif asked:  # the call does not name the quota, and the quota's window is over
             low = balance_in(last_ended(window, at_stamp, self._now_ms), -HALF_SPAN) + 1
         if asked and at_stamp == self.number:
             low = balance_in(self.number, taken - self._returned)
         move = self._move(low, high, self._returned - taken)
         return QuotaMove(move, holds, self._through_children)
+
+    def _bounded_returns(self, taken: int) -> int | None:
+        """Return less of what no hold was taken for, if a reset has forgiven these costs.
+
+        They would lift the window above its amount and top-ups. The result is the highest level at
+        which they do not; None if nothing of them is left.
+        """
+        held = sum([units for name, units in self._held.items() if name.window == self.number])
+        amount = self._state.rate.capacity_milli + topped_units(self._state, self.number)
+        most = amount - held + taken - self._returned
+        surplus = max(0, level_in(self.number, self._state.balance_milli) - most)
+        if surplus >= self._unheld:
+            self._returned -= self._unheld
+            return None
+        self._returned -= surplus
+        return most + surplus
 
     def _may_turn(self, terms: Terms, taken: int) -> bool:
         """Tell whether the amount of a new window holds the charges.

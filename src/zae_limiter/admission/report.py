@@ -18,7 +18,7 @@ from zae_limiter.admission.image import (
 )
 from zae_limiter.admission.in_force import InForce, is_alias, plain_name
 from zae_limiter.admission.quota_status import window_fields
-from zae_limiter.admission.quotas import current_window, fits_at_ms
+from zae_limiter.admission.quotas import NEVER_EXPIRES, QuotaHold, current_window, fits_at_ms
 from zae_limiter.admission.rate_text import limit_of
 from zae_limiter.admission.request import Charge, Grant
 from zae_limiter.admission.slots import retry_after_s, swept
@@ -134,12 +134,17 @@ def counted_state(
 
 
 def statuses_after(
-    grant: Grant, since: Mapping[str, int], cost: Mapping[str, int], now_ms: int
+    grant: Grant,
+    since: Mapping[str, int],
+    held_since: Mapping[str, int],
+    cost: Mapping[str, int],
+    now_ms: int,
 ) -> list[LimitStatus]:
     """Return the remaining tokens of every limit, from the store's answer to a charge.
 
     Tokens that have accrued since the answer are included. ``since`` are the tokens that the lease
-    has taken (negative: given back) after this charge, and ``cost`` is the cost of the whole lease.
+    has taken (negative: given back) after this charge, ``held_since`` those of quotas that it holds
+    in addition, and ``cost`` is the cost of the whole lease.
     A limit in debt is exceeded: no call is admitted until the debt is repaid.
     """
     statuses: list[LimitStatus] = []
@@ -160,6 +165,9 @@ def statuses_after(
             if limit.is_concurrent:  # slots are held and are no part of the cost
                 requested = charge.amounts_milli[key] // MILLI
             if state.rate.terms is not None:
+                if left.quota is not None:
+                    more = held_since.get(limit.name, 0) * unit
+                    left = _with_holds_of_lease(left, _hold_of(grant, charge, key), more)
                 statuses.append(_status_under_terms(charge, limit, left, requested * unit, now_ms))
                 continue
             if limit.is_concurrent:
@@ -182,6 +190,29 @@ def statuses_after(
             switch = charge.switch
             statuses[first:] = [after_switch(each, switch) for each in statuses[first:]]
     return statuses
+
+
+def _hold_of(grant: Grant, charge: Charge, key: str) -> QuotaHold | None:
+    """Return what a charge holds of a quota by its stored name; None if the charge was bypassed."""
+    for each, holds in zip(grant.charges, grant.quota_holds, strict=False):
+        for hold in holds if each is charge else ():
+            if hold.key == key:
+                return hold
+    return None
+
+
+def _with_holds_of_lease(state: LimitState, hold: QuotaHold | None, more: int) -> LimitState:
+    """Return a quota with what a lease holds now: its hold is renewed, and has grown by ``more``.
+
+    So the hold does not expire here, however old the answer is that shows it.
+    """
+    if hold is None or state.quota is None or not (hold.units or more):
+        return state
+    holds, units = dict(state.quota.holds), min(hold.units, state.quota.holds.get(hold.name, 0))
+    renewed = hold._replace(expires_s=NEVER_EXPIRES).name
+    holds[hold.name] = holds.get(hold.name, 0) - units
+    holds[renewed] = holds.get(renewed, 0) + units + more
+    return replace(state, quota=state.quota._replace(holds=holds))
 
 
 def _status_under_terms(

@@ -237,14 +237,14 @@ class Grant:
         self,
         amounts: Mapping[str, int],
         released: tuple[tuple[SlotHold, ...], ...] = (),
-        ended: tuple[tuple[QuotaHold, ...], ...] = (),
-        *,
-        keeps: bool = False,
+        holds: tuple[tuple[QuotaHold, ...], ...] = (),
+        ended: frozenset[str] | None = None,
     ) -> tuple[Settlement, ...]:
         """Return debts (positive) and credits (negative) for each bucket that has the limit.
 
-        ``released`` are the slots to be given back, of each charge, and ``ended`` the holds of
-        quotas that the settlement ends, or changes if it ``keeps`` them.
+        ``released`` are the slots to be given back, of each charge, and ``holds`` what it holds of
+        quotas. The settlement ends the holds of the limits ``ended``, or of all limits; the others
+        go on with the changed amount.
         """
         found = []
         for position, charge in enumerate(self.charges):
@@ -261,12 +261,12 @@ class Grant:
                 continue
             quotas: tuple[QuotaSettlement, ...] = ()
             if quota_keys:
-                holds = ended[position] if ended else ()
+                going_on = () if ended is None else _keys_without(in_force, ended)
                 quotas = tuple(
                     [
-                        QuotaSettlement(hold, owed.get(hold.key, 0), keeps)
-                        for hold in holds
-                        if owed.get(hold.key) or (hold.units and not keeps)
+                        QuotaSettlement(hold, owed.get(hold.key, 0), hold.key in going_on)
+                        for hold in (holds[position] if holds else ())
+                        if owed.get(hold.key) or (hold.units and hold.key not in going_on)
                     ]
                 )
                 owed = {key: each for key, each in owed.items() if key not in quota_keys}
@@ -284,6 +284,12 @@ class Grant:
                     )
                 )
         return tuple(found)
+
+
+def _keys_without(in_force: InForce, names: frozenset[str]) -> frozenset[str]:
+    """Return the stored names of all limits but some."""
+    pairs = zip(in_force.names, in_force.keys, strict=True)
+    return frozenset([key for name, key in pairs if name not in names])
 
 
 def _of_bypass(charge: Charge, owed: Mapping[str, int]) -> Settlement:
