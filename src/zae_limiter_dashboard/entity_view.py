@@ -68,7 +68,7 @@ def entity_levels(watched: Watched, entity_id: str) -> list[LevelRow]:
         resources = dict.fromkeys(state.resource for state in states)
         states += repository.read_buckets([(entity.parent_id, name) for name in resources])
     now_ms = repository.charging.clock()
-    return [LevelRow.at(state, now_ms) for state in states]
+    return watched.with_modes([LevelRow.at(state, now_ms) for state in states])
 
 
 @dataclass(frozen=True, slots=True)

@@ -326,7 +326,8 @@ class PageRoutes:
             found = matching(watched.keeper.first_rows(name, ROWS), search)
         pages = max(1, -(-len(found) // ROWS))
         number = min(max(1, _whole(ask.query.get("page"), 1)), pages)
-        shown = watched.keeper.refreshed(found[(number - 1) * ROWS : number * ROWS])
+        on_page = watched.keeper.refreshed(found[(number - 1) * ROWS : number * ROWS])
+        shown = watched.with_modes(on_page)
         now_ms = watched.repository.charging.clock()
         units = len({row.bucket for row in shown}) * READ_UNITS_PER_SHOWN
         return {
@@ -338,7 +339,9 @@ class PageRoutes:
             "page": number,
             "pages": pages,
             "board": board,
-            "figures": _figures(watched, board.started_ms, units, now_ms),
+            "figures": _figures(
+                watched, board.started_ms, units, now_ms, sources=len({row.bucket for row in shown})
+            ),
         }
 
     # --- entities
@@ -383,7 +386,7 @@ class PageRoutes:
         own = sum(bucket[0] == entity_id for bucket in buckets)
         # The entity's own buckets are found by an index and read consistently, at twice the price.
         units = (1 + 2 * own + len(buckets) - own) * READ_UNITS_PER_SHOWN
-        figures = _figures(watched, now_ms, units, now_ms)
+        figures = _figures(watched, now_ms, units, now_ms, sources=len(buckets))
         return {"entity_id": entity_id, "rows": rows, "figures": figures}
 
     def explain(self, ask: Ask) -> Response:

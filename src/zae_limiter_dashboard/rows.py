@@ -10,9 +10,12 @@ from zae_limiter.admission.in_force import stored_units
 from zae_limiter.bucket import calculate_retry_after, refill_state
 from zae_limiter.models.bucket import BucketState
 from zae_limiter.models.timestamps import MILLI, iso_from_ms
+from zae_limiter_ops.cli.shared.modes import ENFORCED, ModeView
 
 if TYPE_CHECKING:
     from decimal import Decimal
+
+    from zae_limiter.models.refusal import LimitedBy
 
 HOUR_MS = 3_600_000
 CLOSE_SHARE = 0.75  # of the capacity is used: the limit comes close
@@ -23,13 +26,15 @@ class LevelRow(NamedTuple):
 
     ``level_milli`` is the level at that moment, with the tokens that have accrued since the read.
     ``drain_milli`` are the net millitokens that were consumed per second between two reads; None if
-    the bucket was read once only.
+    the bucket was read once only. ``mode`` is the mode of the bucket, which is read only for the
+    rows that are shown.
     """
 
     state: BucketState
     now_ms: int
     level_milli: int
     drain_milli: float | None = None
+    mode: ModeView = ENFORCED
 
     @classmethod
     def at(cls, state: BucketState, now_ms: int, drain_milli: float | None = None) -> LevelRow:
@@ -172,23 +177,49 @@ class LevelRow(NamedTuple):
         return 0.0 if until_ms is None else max(0, until_ms - self.now_ms) / 1000
 
     @property
+    def denied_seconds(self) -> float:
+        """The remaining time of mode deny, infinite without an end; 0 in any other mode."""
+        return self.mode.denied_seconds(self.now_ms)
+
+    @property
+    def stopped_seconds(self) -> float:
+        """The time for which a pause or mode deny stops every call; 0 if none does."""
+        return max(self.paused_seconds, self.denied_seconds)
+
+    @property
+    def never_rejects(self) -> bool:
+        """Whether the mode lets every call through, unless a pause stops it."""
+        return self.mode.mode in ("shadow", "bypass")
+
+    @property
+    def limited_by(self) -> LimitedBy | None:
+        """What refused the last acquire that the bucket has counted in the running hour."""
+        return self.state.limited_by if self._is_this_hour else None
+
+    @property
+    def is_refused_elsewhere(self) -> bool:
+        """Whether another limit or another bucket refused the last acquire."""
+        by = self.limited_by
+        return by is not None and by != (*self.bucket, self.limit_name)
+
+    @property
     def fits_after_seconds(self) -> float:
         """The time until the largest rejected amount, or one token, can be taken.
 
-        It is never shorter than a pause, and infinite if the amount exceeds the capacity. A soft
-        limit never makes a call wait.
+        It is never shorter than a pause or mode deny, and infinite if the amount exceeds the
+        capacity. A soft limit never makes a call wait, nor does a mode that rejects nobody.
         """
         state = self.state
-        if self.is_soft:
-            return self.paused_seconds
-        is_full = self.level_milli >= state.capacity_milli
+        if self.is_soft or self.never_rejects:
+            return self.stopped_seconds
+        is_full = self.level_milli >= state.capacity_milli and self.mode is ENFORCED
         if is_full and not state.asked and state.paused_until_ms is None:
             return 0.0  # most of very many buckets are full, and all are sorted by this time
         is_money = state.limit.currency is not None
         wanted_milli = stored_units(self.asked, is_money) or (1 if is_money else MILLI)
         if wanted_milli > state.capacity_milli:
             return math.inf
-        return max(self._until(wanted_milli), self.paused_seconds)
+        return max(self._until(wanted_milli), self.stopped_seconds)
 
     @property
     def retry_at(self) -> str | None:
@@ -232,11 +263,16 @@ class LevelRow(NamedTuple):
 
     @property
     def is_limited(self) -> bool:
-        """Whether calls are rejected now: by a pause, a debt, or a level below the asked amount."""
-        if self.paused_seconds or (self.level_milli < 0 and not self.is_soft):
+        """Whether calls are rejected now.
+
+        A pause or mode deny rejects them, a debt, or a level below the asked amount.
+        """
+        if self.stopped_seconds:
             return True
-        if self.is_soft:
+        if self.is_soft or self.never_rejects:
             return False
+        if self.level_milli < 0:
+            return True
         return self.rejected > 0 and self.asked > 0 and self.level < self.asked
 
     @property
@@ -247,6 +283,8 @@ class LevelRow(NamedTuple):
     @property
     def condition(self) -> str:
         """One word about the limit, so that no colour is needed to read it."""
+        if self.denied_seconds:
+            return "denied"
         if self.paused_seconds:
             return "paused"
         if self.level_milli < 0:
@@ -275,6 +313,7 @@ class LimitedBucket(NamedTuple):
     def reason(self) -> str:
         """The condition of the limit in words."""
         return {
+            "denied": "denied by its mode",
             "paused": "paused by hand or by a provider",
             "debt": "overdrawn until its window ends"
             if self.row.is_quota

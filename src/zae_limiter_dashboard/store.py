@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -12,12 +12,13 @@ from zae_limiter.exceptions import NamespaceNotFoundError, ValidationError
 from zae_limiter.models.audit import SYSTEM_SUBJECT, AuditEvent, namespace_subject, resource_subject
 from zae_limiter_dashboard.board import Board, BoardKeeper
 from zae_limiter_dashboard.history import History
+from zae_limiter_ops.cli.shared.modes import ModeView
 
 if TYPE_CHECKING:
     from zae_limiter import SyncRepository
     from zae_limiter.models.config import ConfigSource
     from zae_limiter.models.entity import Entity, Namespace
-    from zae_limiter.models.switches import SwitchMode
+    from zae_limiter_dashboard.rows import LevelRow
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -61,7 +62,7 @@ class BucketSettings(NamedTuple):
     """The configuration level of the limits of a bucket, and its mode."""
 
     source: ConfigSource | None
-    mode: SwitchMode
+    mode: ModeView
 
 
 @dataclass(slots=True)
@@ -101,7 +102,11 @@ class Watched:
 
     def _read_settings(self, bucket: tuple[str, str]) -> BucketSettings:
         source = self.repository.resolve_limits(*bucket)[2]
-        return BucketSettings(source, self.repository.resolve_mode(*bucket)[0])
+        return BucketSettings(source, ModeView.of(self.repository, *bucket))
+
+    def with_modes(self, rows: Iterable[LevelRow]) -> list[LevelRow]:
+        """Return rows that are to be shown, with the modes of their buckets."""
+        return [row._replace(mode=self.settings(*row.bucket).mode) for row in rows]
 
     def _remembered(self, memory: dict[K, tuple[float, V]], key: K, read: Callable[[K], V]) -> V:
         now = time.monotonic()

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 BAR_WIDTH = 10  # characters: half of a character is five per cent
 # Colours by the beginning of a cell: the limits that do not admit a caller now.
-STYLES = {"in ": "red", "paused": "red", "never": "red"}
+STYLES = {"in ": "red", "paused": "red", "denied": "red", "never": "red"}
 
 
 def _limit_label(view: BucketView) -> str:
@@ -79,12 +79,14 @@ LEVEL_COLUMNS: tuple[Column[BucketView], ...] = (
     ),
     Column(key="currency", value=lambda view: view.state.limit.currency),
     Column(key="refill_period_seconds", value=lambda view: view.state.limit.refill_period_seconds),
-    Column(key="retry_after_seconds", value=lambda view: view.retry_after_seconds),
+    Column(key="retry_after_seconds", value=lambda view: seconds_json(view.retry_after_seconds)),
     Column(key="full_after_seconds", value=lambda view: view.full_after_seconds),
     _milli("consumed", lambda view: view.state.total_consumed_milli),
     _billionths("consumed", lambda view: view.state.total_consumed_milli),
     Column(key="from_call", value=lambda view: view.from_call),
     Column(key="paused_until", value=lambda view: view.paused_until),
+    Column(key="mode", value=lambda view: str(view.mode.mode)),
+    Column(key="mode_until", value=lambda view: view.mode.to_dict()["mode_until"]),
 )
 
 
@@ -106,14 +108,16 @@ SHOWN_COLUMNS: tuple[Column[BucketView], ...] = (
     Column(title="full=", value=_full),
     Column(key="limits_changed", value=lambda view: view.limits_changed),
     Column(key="last_used_hour", value=lambda view: view.last_used_hour),
-    Column(key="mode", value=lambda view: str(view.mode.mode)),
-    Column(key="mode_until", value=lambda view: view.mode.to_dict()["mode_until"]),
 )
 
 
 def describe_wait(view: BucketView | None, seconds: float) -> str:
-    """Return ``now``, ``in 3 s``, ``paused, 3 s`` or ``never``."""
+    """Return ``now``, ``in 3 s``, ``never``, ``paused, 3 s``, or ``denied`` with its end if any."""
     wait = format_duration(seconds)
+    if view is not None and view.denied_seconds:
+        return "denied" if math.isinf(seconds) else f"denied, {wait}"
+    if view is not None and view.never_rejects and not seconds:
+        return f"now ({view.mode.mode})"
     if math.isinf(seconds):
         return wait
     if view is not None and view.paused_seconds:
@@ -193,7 +197,7 @@ def _fits(row: ListedLimit) -> str:
     """Return when the rejected amount fits; nothing where no level tells."""
     if row.view is None and not row.asked_after_seconds:
         return ""
-    return describe_wait(row.view, row.asked_after_seconds)
+    return describe_wait(row.stopped or row.view, row.asked_after_seconds)
 
 
 _REJECTION_COLUMNS: tuple[Column[ListedLimit], ...] = (

@@ -118,8 +118,9 @@ def list_buckets(
 
     Without --limited, --near and --sort the buckets come a page at a time, in the order of the
     store. With --near or --sort all buckets are read first, and the --limit most used buckets are
-    shown. The waiting time ends when one token can be taken. The column rejected counts the calls
-    that the bucket has rejected in the running hour. A bucket that is not listed is full.
+    shown. The waiting time ends when one token can be taken; a bucket that is paused or denied is
+    marked, with the end of that. The column rejected counts the calls that the bucket has rejected
+    in the running hour. A bucket that is not listed is full.
 
     --limited lists the buckets that have rejected callers in this hour or the last, most rejected
     calls first. The column asked shows the largest rejected amount, and refused by what refused the
@@ -143,9 +144,9 @@ def list_buckets(
     window_start, window_end (these four of quotas), currency (of a budget, whose amounts are
     texts), refill_period_seconds, used_pct, retry_after_seconds (until one token, 0 for soft
     limits), full_after_seconds, consumed_milli, consumed_billionths, from_call (the limit was
-    passed by calls), paused_until (null if it is not paused), asked (with --limited: the largest
-    rejected amount), asked_after_seconds (until that fits, null if never))), next_cursor (null at
-    the end), buckets_read (null if not all were read).
+    passed by calls), paused_until (null if it is not paused), mode, mode_until, asked (with
+    --limited: the largest rejected amount), asked_after_seconds (until that fits, null if
+    never))), next_cursor (null at the end), buckets_read (null if not all were read).
     """
     from zae_limiter_ops.cli.bucket.pages import BucketFilter, BucketPages
     from zae_limiter_ops.cli.bucket.watch import watch_buckets

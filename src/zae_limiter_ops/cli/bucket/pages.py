@@ -36,7 +36,7 @@ class ListedBucket:
     namespace: str
     recent: RecentRejections | None = None  # None unless the bucket is listed for its rejections
     of_parent: tuple[BucketView, ...] = ()  # the parent's limits, if the parent rejected callers
-    refuser_seconds: float = 0.0  # until what refused the last call holds what was asked of it
+    refuser: Refuser | None = None  # None if nothing is known, or it is this bucket
     not_held: tuple[str, ...] = ()  # limits that callers asked for, and that the bucket lacks
 
     @property
@@ -69,7 +69,7 @@ class ListedBucket:
     @property
     def fits_after_seconds(self) -> float:
         """The time until a call fits that asks for as much as those that were rejected lately."""
-        return max((row.asked_after_seconds for row in self.rows), default=self.refuser_seconds)
+        return max((row.asked_after_seconds for row in self.rows), default=0.0)
 
     @property
     def used_share(self) -> float:
@@ -85,6 +85,18 @@ class ListedBucket:
     def asked(self) -> dict[str, Any]:
         """The largest amount of each limit that was rejected lately."""
         return {} if self.recent is None else self.recent.asked
+
+
+class Refuser(NamedTuple):
+    """A limit of another bucket that refused the last call, and the amount it was asked for."""
+
+    view: BucketView
+    asked: int | Decimal
+
+    @property
+    def seconds(self) -> float:
+        """The time until it holds the amount."""
+        return self.view.fits_after_seconds(self.asked)
 
 
 class ListedLimit(NamedTuple):
@@ -115,7 +127,16 @@ class ListedLimit(NamedTuple):
         if self.view is not None:
             views.append(self.view)
         waits = [each.fits_after_seconds(self.asked or 0) for each in views]
-        return max([*waits, self.bucket.refuser_seconds])
+        if self.bucket.refuser is not None:
+            waits.append(self.bucket.refuser.seconds)
+        return max(waits, default=0.0)
+
+    @property
+    def stopped(self) -> BucketView | None:
+        """The view that a pause or mode deny stops: its own, or that of what refused."""
+        refuser = self.bucket.refuser
+        views = [self.view, None if refuser is None else refuser.view]
+        return next((each for each in views if each is not None and each.stopped_seconds), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +161,7 @@ class BucketPages:
             size, cursor, entity_id=self.entity_id, resource=self.resource
         )
         states = self.in_force.applied(repository, states)
-        return list(_buckets(states, repository.namespace_name)), next_cursor
+        return list(_buckets(repository, states, self.in_force)), next_cursor
 
     def all(self, on_page: Callable[[int], object]) -> Iterator[ListedBucket]:
         """Yield every bucket; ``on_page`` is called with the number of buckets read so far."""
@@ -169,9 +190,9 @@ class BucketPages:
             if parent is not None and parent not in found:
                 found |= recent_rejections(repository, *parent)
             of_parent = None if parent is None else found.get(parent)
-            yield _limited_bucket(repository, recent, of_parent, found)
+            yield _limited_bucket(repository, recent, of_parent, found, self.in_force)
             if self.entity_id is not None and of_parent is not None:
-                yield _limited_bucket(repository, of_parent, None, found)
+                yield _limited_bucket(repository, of_parent, None, found, self.in_force)
 
 
 def _limited_bucket(
@@ -179,16 +200,17 @@ def _limited_bucket(
     recent: RecentRejections,
     of_parent: RecentRejections | None,
     found: dict[tuple[str, str], RecentRejections],
+    in_force: LimitsInForce,
 ) -> ListedBucket:
     """Return the bucket with the limits that rejected calls asked for.
 
     ``found`` are all buckets that have rejected callers lately, as far as they were read.
     """
     entity_id, resource, asked = recent.entity_id, recent.resource, recent.asked
-    views = _views(repository, entity_id, resource)
+    views = _views(repository, entity_id, resource, in_force)
     parents: tuple[BucketView, ...] = ()
     if of_parent is not None and of_parent.through_children:
-        parents = _views(repository, of_parent.entity_id, resource)
+        parents = _views(repository, of_parent.entity_id, resource, in_force)
     names = [view.state.limit_name for view in views]
     return ListedBucket(
         entity_id,
@@ -197,41 +219,40 @@ def _limited_bucket(
         repository.namespace_name,
         recent,
         parents,
-        _refuser_seconds(repository, recent, found),
+        _refuser(repository, recent, found, in_force),
         tuple(name for name in asked if name not in names),
     )
 
 
-def _refuser_seconds(
+def _refuser(
     repository: SyncRepository,
     recent: RecentRejections,
     found: dict[tuple[str, str], RecentRejections],
-) -> float:
-    """Return the time until what refused the last call holds the amount that was asked of it.
+    in_force: LimitsInForce,
+) -> Refuser | None:
+    """Return the limit of another bucket that refused the last call; any of a stopped bucket.
 
     The bucket that refused counts the rejection as well, with the amount.
     """
     last = recent.last_limited_by
-    if last is None:
-        return 0.0
+    if last is None or last[:2] == (recent.entity_id, recent.resource):
+        return None
     refuser = last.entity_id, last.resource
     if refuser not in found:
         found |= recent_rejections(repository, *refuser)
     asked = found[refuser].asked if refuser in found else {}
-    return max(
-        (
-            view.fits_after_seconds(asked.get(last.limit, 0))
-            for view in _views(repository, *refuser)
-            if view.state.limit_name == last.limit or view.stopped_seconds
-        ),
-        default=0.0,
-    )
+    for view in _views(repository, *refuser, in_force):
+        if view.stopped_seconds or view.state.limit_name == last.limit:
+            return Refuser(view, asked.get(last.limit, 0))
+    return None
 
 
-def _views(repository: SyncRepository, entity_id: str, resource: str) -> tuple[BucketView, ...]:
+def _views(
+    repository: SyncRepository, entity_id: str, resource: str, in_force: LimitsInForce
+) -> tuple[BucketView, ...]:
     """Return the limits of a bucket; a bucket that does not exist is full."""
     states = repository.get_bucket_in_force(entity_id, resource)
-    return next(_buckets(states, repository.namespace_name)).limits if states else ()
+    return next(_buckets(repository, states, in_force)).limits if states else ()
 
 
 def _parent_of(repository: SyncRepository, entity_id: str) -> str | None:
@@ -288,12 +309,15 @@ class BucketFilter(NamedTuple):
         return (rank[1], rank[0]) if self.sort == "wait" else rank
 
 
-def _buckets(states: list[BucketState], namespace: str) -> Iterator[ListedBucket]:
+def _buckets(
+    repository: SyncRepository, states: list[BucketState], in_force: LimitsInForce
+) -> Iterator[ListedBucket]:
     for (entity_id, resource), group in groupby(states, lambda s: (s.entity_id, s.resource)):
         names: set[str] = set()
         limits = []
+        mode = in_force.mode(repository, entity_id, resource)
         for state in group:
             # The stored limit comes first; calls have passed a second limit of that name.
-            limits.append(BucketView(state, state.limit_name in names, False, None))
+            limits.append(BucketView(state, state.limit_name in names, False, None, mode))
             names.add(state.limit_name)
-        yield ListedBucket(entity_id, resource, tuple(limits), namespace)
+        yield ListedBucket(entity_id, resource, tuple(limits), repository.namespace_name)

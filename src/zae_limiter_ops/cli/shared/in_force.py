@@ -1,4 +1,4 @@
-"""Listed buckets under the limits in force, which a change of limits may have replaced."""
+"""Limits and modes in force of listed buckets, without reading all of their configuration."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from zae_limiter.naming import DEFAULT_RESOURCE
+from zae_limiter_ops.cli.shared.modes import ModeView
 
 if TYPE_CHECKING:
     from zae_limiter._sync.repository import SyncRepository
@@ -19,7 +20,7 @@ FEW = 100  # buckets of a listing whose configuration is read one by one
 
 @dataclass(slots=True)
 class LimitsInForce:
-    """The limits in force for the buckets of one listing.
+    """The limits in force for the buckets of one listing, and their modes.
 
     A bucket has the limits that it was last charged under, until its next charge. The configuration
     of the first ``few`` buckets is read one by one. A longer listing reads the lists of the
@@ -30,10 +31,20 @@ class LimitsInForce:
     _looked_up: int = 0
     _own: dict[tuple[str, str], frozenset[str]] = field(default_factory=dict)
     _defaults: dict[tuple[str, str], list[Limit]] = field(default_factory=dict)
+    _modes: dict[tuple[str, str], ModeView] = field(default_factory=dict)
 
     def applied(self, repository: SyncRepository, states: list[BucketState]) -> list[BucketState]:
         """Return the same buckets, those with other limits as their next acquire finds them."""
         return list(self._applied(repository, states))
+
+    def mode(self, repository: SyncRepository, entity_id: str, resource: str) -> ModeView:
+        """Return the mode of a bucket whose limits were looked up before."""
+        if self._looked_up <= FEW or self._has_own(repository, entity_id, resource):
+            return ModeView.of(repository, entity_id, resource)
+        key = repository.namespace_name, resource
+        if key not in self._modes:
+            self._modes[key] = ModeView.of_resource(repository, resource)
+        return self._modes[key]
 
     def _applied(
         self, repository: SyncRepository, states: list[BucketState]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -52,6 +53,24 @@ class ModeView(NamedTuple):
     @classmethod
     def of(cls, repository: SyncRepository, entity_id: str, resource: str) -> ModeView:
         return cls(*repository.resolve_mode(entity_id, resource))
+
+    @classmethod
+    def of_resource(cls, repository: SyncRepository, resource: str) -> ModeView:
+        """Return the mode of the entities that have no configuration of their own there."""
+        from zae_limiter.models.config import ConfigSource
+
+        switch = repository.get_mode(resource)
+        if switch is None or switch.is_over(repository.charging.clock()):
+            return ENFORCED
+        return cls(switch.mode, switch.until, ConfigSource.RESOURCE)
+
+    def denied_seconds(self, now_ms: int) -> float:
+        """Return the rest of mode deny, infinite without an end; 0 in any other mode."""
+        if self.mode != "deny":
+            return 0.0
+        if self.until is None:
+            return math.inf
+        return max(0.0, self.until.timestamp() - now_ms / 1000)
 
     @property
     def text(self) -> str:
