@@ -100,6 +100,9 @@ class OfChild(NamedTuple):
     is_counted: bool
 
 
+NO_CHILD = OfChild(0, False)
+
+
 @dataclass(slots=True)
 class HoldWrite:
     """The changes that one write makes to a quota besides its balance.
@@ -329,7 +332,9 @@ class QuotaLedger:
                 change += hold.units  # the hold was returned before, and its usage with it
         if is_own and (after := settlement.held_after):
             self._add(hold.name, after)
-        self.count(change, change if hold.through_child else 0)
+        self._usage += change
+        if hold.through_child:
+            self._through_children += change
         if is_own and self._is_of_this_window(hold, change):
             self._owed += max(change, 0)
             self._returned -= min(change, 0)
@@ -395,7 +400,9 @@ class QuotaLedger:
             self.key, units, self.number, expires_s, self.life, limit_number, through_child
         )
         self._add(hold.name, units)
-        self.count(units, units if through_child else 0)
+        self._usage += units
+        if through_child:
+            self._through_children += units
         if terms.soft or as_debt:
             self._owed += units
         else:
@@ -406,8 +413,9 @@ class QuotaLedger:
         self, of_child: OfChild, units: int, *, as_debt: bool = False
     ) -> list[QuotaHold]:
         """Take an amount; the part of it that a child is charged as well is held apart."""
-        if not units:
-            return [self.take(0, through_child=of_child.is_counted)]
+        if not of_child.units:
+            later = of_child.is_counted and not units
+            return [self.take(units, as_debt=as_debt, through_child=later)]
         parts = ((units - of_child.units, False), (of_child.units, True))
         return [
             self.take(part, as_debt=as_debt, through_child=through)

@@ -38,7 +38,8 @@ def settle(image: BucketImage | None, settlement: Settlement, now_ms: int) -> Bu
     limits, through = dict(image.limits), image.through_children
     if settlement.quotas:
         of_quotas = _settle_quotas(limits, settlement, now_ms, image, is_absent=is_absent)
-        through = with_units_through_children(through, of_quotas)
+        if of_quotas:
+            through = with_units_through_children(through, of_quotas)
     for key, amount_milli in amounts.items():
         state = limits.get(key) or full_limit(in_force.rate_of(key), now_ms, image.writes)
         limits[key] = _shift(state, amount_milli, now_ms, settlement.forfeits)
@@ -83,7 +84,8 @@ def _settle_quotas(
             planned = ledger.finish(asked=False)
             of_children = planned.through_children
             limits[key] = planned.applied(state)
-        through[key] = through.get(key, 0) + of_children
+        if of_children:
+            through[key] = through.get(key, 0) + of_children
     return through
 
 
