@@ -22,6 +22,17 @@ def test_a_hook_that_would_have_to_be_awaited_is_refused(kind):
     assert caught.value.field == "hooks"
 
 
+@pytest.mark.parametrize("kind", [RateLimiter, SyncRateLimiter])
+def test_a_class_of_hooks_is_refused(kind):
+    class Log(Hooks):
+        pass
+
+    for hooks in (Log, [Hooks(), Log]):
+        with pytest.raises(ValidationError, match=r"is a class; .* hooks=Log\(\)") as caught:
+            kind(hooks=hooks)
+        assert caught.value.field == "hooks"
+
+
 def test_the_base_class_has_every_hook_and_does_nothing():
     assert {name for name in vars(Hooks) if name.startswith("on_")} == set(NAMES)
     for name in NAMES:

@@ -134,6 +134,15 @@ def test_a_budget_named_after_another_currency_is_refused():
     assert Limit.per_minute("usd", 5).currency is None  # its notation cannot be taken for money
 
 
+@pytest.mark.parametrize("unit", ["month", "year"])
+def test_a_rate_per_month_names_the_quota_that_is_meant(unit):
+    with pytest.raises(ValidationError) as caught:
+        getattr(Limit, f"per_{unit}")("tokens", 1_000_000)
+    advice = f"Limit.quota('tokens', 1000000, per=\"{unit}\")"
+    assert advice in str(caught.value)
+    assert eval(advice, {"Limit": Limit}).window is not None
+
+
 QUOTAS = {
     "tokens:1M/month@Europe/Berlin": Limit.quota(
         "tokens", 1_000_000, per="month", zone="Europe/Berlin"

@@ -21,6 +21,7 @@ from zae_limiter.admission.slots import SlotHold, SlotLedger
 from zae_limiter.admission.tally import Tally
 from zae_limiter.admission.usage import with_through_child, with_units_through_children
 from zae_limiter.exceptions import ValidationError
+from zae_limiter.models.limit import no_budget
 from zae_limiter.models.timestamps import MILLI
 
 
@@ -261,8 +262,7 @@ def check_topped(stored: Mapping[str, LimitState], amounts: Mapping[str, int]) -
     for name in amounts:
         is_whole = type(amounts[name]) is int
         if name in stored and not is_whole and not is_money(stored[name]):
-            reason = "must be a whole number: the limit is no budget"
-            raise ValidationError(f"amounts.{name}", amounts[name], reason)
+            raise no_budget(f"amounts.{name}", amounts[name])
         if name in stored and is_slots(stored[name].rate):
             raise ValidationError("amounts", name, "has slots, which come back by themselves")
         if name not in stored:

@@ -1,4 +1,4 @@
-"""What the page about metrics uses of prometheus-client, which the tests do not install."""
+"""What the page about metrics uses of prometheus-client, without a server and its port."""
 
 
 class Counter:

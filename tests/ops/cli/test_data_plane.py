@@ -13,6 +13,16 @@ from zae_limiter import Limit, RateLimitExceeded, SyncRateLimiter, SyncRepositor
 from zae_limiter.models.timestamps import iso_from_ms
 
 
+def test_a_store_that_could_not_be_made_is_not_called_new(cli, tmp_path):
+    too_long = "x" * 252  # the files beside it have longer names
+    for name in ("missing/limits.db", too_long):
+        failed = cli(
+            "system", "set-defaults", "-l", "rpm:60", "--url", f"sqlite:///{tmp_path}/{name}"
+        )
+        assert failed.code == 1
+        assert "new store" not in failed.err
+
+
 @on_both_engines
 def test_limits_from_the_shell_are_what_the_library_goes_by(shell, engine):
     found = shell("system", "set-defaults", "-l", "rpm:60", "--on-unavailable", "allow")

@@ -1,5 +1,6 @@
 """explain predicts the answer to the next acquire."""
 
+import json
 import random
 
 import pytest
@@ -199,7 +200,6 @@ def test_it_walks_through_payers_levels_buckets_and_answer(cli):
     [
         (["stranger", "gpt-4"], "ADMITTED: every limit has enough"),
         (["stranger", "gpt-4", "-c", "tpm=2001"], "LIMITED for ever: 2,001 is more than the capa"),
-        (["stranger", "gpt-4", "-c", "foo=1"], "'foo' is not a limit of 'gpt-4'; its limits are"),
         (["stranger", "gpt-4"], "never created, so it has no parent"),
     ],
 )
@@ -207,6 +207,15 @@ def test_every_kind_of_answer_says_why(cli, args, words):
     found = cli("explain", *args)
     assert found.code == 0
     assert words in found.out
+
+
+@pytest.mark.parametrize("amounts", [["-c", "foo=1"], ["-c", "rpm=1", "--also", "gpt-4", "foo=1"]])
+def test_an_unknown_limit_is_an_error(cli, amounts):
+    found = cli("explain", "stranger", "gpt-4", *amounts)
+    assert found.code == 1
+    assert "is not a limit of 'gpt-4'; its limits are" in found.out
+    shown = cli("explain", "stranger", "gpt-4", *amounts, "--output", "json")
+    assert (shown.code, json.loads(shown.out)["answer"]) == (1, "error")
 
 
 def test_without_limits_it_says_what_to_store(cli, opened):
@@ -251,7 +260,7 @@ def test_names_that_are_known_need_no_hint(cli, opened):
     ],
 )
 def test_the_exit_code_tells_the_answer_if_asked_for(cli, args, code):
-    assert cli("explain", *args).code == 0
+    assert cli("explain", *args).code == (1 if "other=1" in args else 0)
     assert cli("explain", *args, "--exit-code").code == code
 
 
