@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from contextlib import suppress
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -226,6 +227,21 @@ class SettledQuotaContract(Contract):
         assert await use_of(world) == (30, 0)
         await world.take(tokens=970)
         assert not await world.granted(tokens=1)
+
+    async def test_a_client_that_knows_of_no_reset_gives_nothing_back_twice(
+        self, world: World
+    ) -> None:
+        # Without thresholds: their marks would show the bucket to the client meanwhile.
+        await world.configure(replace(DAILY, thresholds=()))
+        mine = RateLimiter(await world.open() if world.spec.shared else world.repo)
+        async with mine.acquire(USER, API, {"tokens": 500}) as lease:
+            await lease.settle(tokens=400, now=True)
+            await world.repo.reset_bucket(USER, API)
+            async with world.acquire(tokens=600):
+                await lease.settle(tokens=0, now=True)
+                assert await use_of(world) == (0, 600)
+                await world.take(tokens=400)
+                assert not await world.granted(tokens=1)
 
     async def test_top_ups_stay_when_a_settled_cost_falls(self, world: World) -> None:
         await world.configure(DAILY)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import random
 from contextlib import suppress
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -222,6 +223,19 @@ class SettledQuotaContract(Contract):
         assert use_of(world) == (30, 0)
         world.take(tokens=970)
         assert not world.granted(tokens=1)
+
+    def test_a_client_that_knows_of_no_reset_gives_nothing_back_twice(self, world: World) -> None:
+        # Without thresholds: their marks would show the bucket to the client meanwhile.
+        world.configure(replace(DAILY, thresholds=()))
+        mine = SyncRateLimiter(world.open() if world.spec.shared else world.repo)
+        with mine.acquire(USER, API, {"tokens": 500}) as lease:
+            lease.settle(tokens=400, now=True)
+            world.repo.reset_bucket(USER, API)
+            with world.acquire(tokens=600):
+                lease.settle(tokens=0, now=True)
+                assert use_of(world) == (0, 600)
+                world.take(tokens=400)
+                assert not world.granted(tokens=1)
 
     def test_top_ups_stay_when_a_settled_cost_falls(self, world: World) -> None:
         world.configure(DAILY)

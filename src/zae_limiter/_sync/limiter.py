@@ -16,7 +16,6 @@ from zae_limiter._sync.repository.config_reads import Fresh
 from zae_limiter.admission.resolution import UnknownLimit
 from zae_limiter.clock import Clock
 from zae_limiter.concurrency.calls import within
-from zae_limiter.concurrency.unpicklable import Unpicklable
 from zae_limiter.exceptions import InfrastructureError, ValidationError
 from zae_limiter.models.config import Mode, OnError, OnUnavailable, OutagePolicy
 from zae_limiter.models.limit import Limit, LimitName, check_amounts, check_limits
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     FurtherResources = Mapping[Any, Mapping[str, Amount]]
 
 
-class SyncRateLimiter(Management, Unpicklable):
+class SyncRateLimiter(Management):
     """Limits the usage of resources by entities.
 
     ``SyncRateLimiter(repository)`` uses an open repository. ``SyncRateLimiter(url="sqlite:///limits.db")``

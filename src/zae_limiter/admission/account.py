@@ -102,9 +102,8 @@ class LeaseAccount(NamedTuple):
             elif type(amount) is int:
                 units[name] = amount
             else:
-                from zae_limiter.models.limit import no_budget  # few calls are wrong
-
-                raise no_budget(f"{operation}.{name}", amount)
+                reason = "must be a whole number: the limit is no budget"
+                raise ValidationError(f"{operation}.{name}", amount, reason)
         return units
 
     def shown(self, units: Mapping[str, int]) -> dict[str, Any]:

@@ -26,6 +26,7 @@ class PlannedQuotas:
     ``image`` is the bucket after the settlements, before charges take anything. ``is_doubtful``
     says that a hold was not seen there: it has expired, or the image is outdated. ``has_lost`` says
     that a settlement is of a quota that the bucket does not have, or does not have any more.
+    ``needs_latest`` says that the write is right only if no other write came since.
     """
 
     def __init__(self, image: BucketImage, changes: Sequence[BucketChange], now_ms: int) -> None:
@@ -34,7 +35,7 @@ class PlannedQuotas:
         self._now_ms = now_ms
         self._keys = [key for key, state in image.limits.items() if state.quota is not None]
         self.is_doubtful = self.gives = False
-        self.has_lost = False
+        self.has_lost = self.needs_latest = False
         self.holds: dict[int, tuple[QuotaHold, ...]] = {}
         self.renewed: dict[int, RenewedHolds] = {}
         self._planned: dict[str, QuotaMove] = {}
@@ -80,6 +81,7 @@ class PlannedQuotas:
                 else:
                     held = ledger.take_with_child(of_child, amount, as_debt=change.is_debt)
                     holds[position] += held
+            self.needs_latest = self.needs_latest or ledger.gives_unheld
             asked = any(key in changes[at].amounts_milli for at in charging if changes[at].must_fit)
             self._planned[key] = ledger.finish(asked=asked)
         self.holds = {position: tuple(each) for position, each in holds.items() if each}

@@ -254,8 +254,9 @@ def balance_write(
         hold_writes,
     )
     net_milli = {each.key: each.consumed_milli for each in moves}
+    needs_latest = quotas is not None and quotas.needs_latest
     write = PlannedWrite(
-        request,
+        request.guarded() if needs_latest else request,
         write_id,
         carried.positions,
         moves,
