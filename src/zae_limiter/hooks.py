@@ -510,6 +510,9 @@ def check_mode(mode: object) -> object:
 
 def _check_hooks(hooks: Iterable[object]) -> None:
     for hook in hooks:
+        if isinstance(hook, type):
+            reason = f"is a class; pass an object of it: hooks={hook.__name__}()"
+            raise ValidationError("hooks", hook.__name__, reason)
         methods = [getattr(hook, name) for name in NAMES if callable(getattr(hook, name, None))]
         if not methods:
             raise ValidationError("hooks", hook, f"must have one of {', '.join(NAMES)}")

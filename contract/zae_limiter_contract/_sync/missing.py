@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 from typing import Any
 
@@ -119,6 +120,21 @@ class MissingContract(Contract):
         assert world.repo.get_entity("key") == first
         (event,) = world.repo.get_audit_events("key")
         assert (event.action, event.principal) == ("entity_created", "alice")
+
+    def test_a_parent_that_is_not_set_is_logged(
+        self, world: World, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        caplog.set_level(logging.WARNING, "zae_limiter")
+        world.repo.create_entity("key")
+        assert world.repo.ensure_entity("key").parent_id is None
+        assert caplog.records == []
+        assert world.repo.ensure_entity("key", parent_id="team").parent_id is None
+        [logged] = caplog.records
+        assert "'key' exists without a parent and stays as it is" in logged.getMessage()
+        assert "set_parent('key', 'team')" in logged.getMessage()
+        world.repo.set_parent("key", "other")
+        world.repo.ensure_entity("key", parent_id="team")  # an operator has moved it
+        assert [each for each in caplog.records if each.levelno == logging.WARNING] == [logged]
 
     def test_several_callers_ensure_one_entity(self, world: World) -> None:
         others = [world.repo]

@@ -14,7 +14,8 @@ import pytest
 
 from zae_limiter._sync.limiter import SyncRateLimiter
 from zae_limiter.exceptions import RateLimitExceeded, ValidationError
-from zae_limiter.models.limit import Limit
+from zae_limiter.models.limit import MAX_TOKENS, Limit
+from zae_limiter.models.money import MAX_UNITS
 from zae_limiter.models.status import LimitStatus
 from zae_limiter_contract._sync.base import Contract
 from zae_limiter_contract._sync.world import API, USER, Failure, World, failing
@@ -356,6 +357,62 @@ class QuotaContract(Contract):
             lease.adjust(tokens=1)
         assert left(world) == -1
         assert not world.granted(tokens=0)
+
+    def test_no_debt_is_so_large_that_the_quota_seems_to_have_tokens(self, world: World) -> None:
+        at(world, NOON)
+        world.configure(
+            RPM,
+            Limit.quota("daily", 100, per="day"),
+            Limit.quota("session", 100, after_first_use="24h"),
+            Limit.quota("soft", 100, per="day", soft=True),
+            Limit.budget("usd", 100, per="day"),
+        )
+        tokens = {"daily", "session", "soft"}
+        most = {**dict.fromkeys(tokens, MAX_TOKENS), "usd": MAX_UNITS, "rpm": MAX_TOKENS}
+        deepest = {**dict.fromkeys(tokens, -25 * 10**17), "usd": -25 * 10**11}
+        calls = [world.limiter.acquire(USER, API, dict.fromkeys(most, 1)) for _ in range(4)]
+        first, second, third, fourth = [call.__enter__() for call in calls]
+        fourth.settle(most, now=True)
+        for lease in (first, second):
+            for _ in range(2501):
+                lease.adjust(most)
+            assert {name: lease.remaining[name] for name in deepest} == deepest
+        for call in calls[:2]:
+            call.__exit__(None, None, None)
+            shown = world.limiter.available(USER, API)
+            assert {name: shown[name] for name in deepest} == deepest
+        fourth.settle(dict.fromkeys(most, 0))
+        calls[3].__exit__(None, None, None)
+        world.repo.top_up(USER, API, {name: most[name] for name in deepest})
+        shown = world.limiter.available(USER, API)
+        assert {name: shown[name] for name in deepest} == deepest
+        assert shown["rpm"] == 100 - 5002 * MAX_TOKENS - 3
+        assert world.spent("daily") == 5002 * MAX_TOKENS + 3
+        assert world.spent("rpm") == 5002 * MAX_TOKENS + 3
+        refused = world.refusal(usd=1)
+        waits = {each.limit_name: each.retry_after_seconds for each in refused.violations}
+        day_s = {"daily": 12 * HOUR_S, "session": DAY_S, "usd": 12 * HOUR_S}
+        assert waits.pop("rpm") > 10**15
+        assert waits == day_s
+        world.repo.reset_bucket(USER, API)
+        assert world.limiter.available(USER, API) == {
+            **dict.fromkeys([*deepest], 99),
+            "rpm": 100,
+        }
+        third.settle(daily=3)
+        calls[2].__exit__(None, None, None)
+        assert (left(world, "daily"), left(world, "usd")) == (97, 99)
+
+    def test_a_window_begins_anew_after_the_largest_debt(self, world: World) -> None:
+        at(world, NOON)
+        world.configure(DAILY)
+        with world.acquire(tokens=10) as lease:
+            for _ in range(5001):
+                lease.adjust(tokens=MAX_TOKENS)
+        world.refusal(tokens=1)
+        world.clock.advance(seconds=12 * HOUR_S)
+        world.take(tokens=1000)
+        assert left(world) == 0
 
     # --- budgets and soft limits
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from decimal import Decimal
 from functools import partial
 from typing import Any
 
@@ -96,6 +97,24 @@ class ValidationContract(Contract):
                 partial(ready.limiter.check_availability, USER, API, needed),
                 partial(ready.limiter.time_until_available, USER, API, needed),
             )
+
+    def test_an_amount_of_text_is_named_as_it_was_given(self, ready: World) -> None:
+        limiter: Any = ready.limiter
+        for given in ("1", "1.50", Decimal("0.25")):
+            shown = f"the limit is no budget (got '{given}')"
+            for call in (
+                lambda given=given: limiter.acquire(USER, API, {"rpm": given}).__enter__(),
+                lambda given=given: limiter.check_availability(USER, API, {"rpm": given}),
+                lambda given=given: ready.repo.top_up(USER, API, {"rpm": given}),
+            ):
+                with pytest.raises(ValidationError) as caught:
+                    call()
+                assert str(caught.value).endswith(shown)
+            with limiter.acquire(USER, API, {"rpm": 1}) as lease:
+                for change in (lease.adjust, lease.settle, lease.consume):
+                    with pytest.raises(ValidationError) as caught:
+                        change(rpm=given)
+                    assert str(caught.value).endswith(shown)
 
     @for_each("limits", bad_input.LIMITS)
     def test_bad_lists_of_limits_are_refused_and_nothing_changes(

@@ -14,6 +14,7 @@ from zae_limiter._async.repository.config_reads import Fresh
 from zae_limiter.admission.resolution import UnknownLimit
 from zae_limiter.clock import Clock
 from zae_limiter.concurrency.calls import awithin
+from zae_limiter.concurrency.unpicklable import Unpicklable
 from zae_limiter.exceptions import InfrastructureError, ValidationError
 from zae_limiter.models.config import Mode, OnError, OnUnavailable, OutagePolicy
 from zae_limiter.models.limit import Limit, LimitName, check_amounts, check_limits
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     FurtherResources = Mapping[Any, Mapping[str, Amount]]
 
 
-class RateLimiter(Management):
+class RateLimiter(Management, Unpicklable):
     """Limits the usage of resources by entities.
 
     ``RateLimiter(repository)`` uses an open repository. ``RateLimiter(url="sqlite:///limits.db")``

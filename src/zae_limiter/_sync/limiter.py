@@ -16,6 +16,7 @@ from zae_limiter._sync.repository.config_reads import Fresh
 from zae_limiter.admission.resolution import UnknownLimit
 from zae_limiter.clock import Clock
 from zae_limiter.concurrency.calls import within
+from zae_limiter.concurrency.unpicklable import Unpicklable
 from zae_limiter.exceptions import InfrastructureError, ValidationError
 from zae_limiter.models.config import Mode, OnError, OnUnavailable, OutagePolicy
 from zae_limiter.models.limit import Limit, LimitName, check_amounts, check_limits
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     FurtherResources = Mapping[Any, Mapping[str, Amount]]
 
 
-class SyncRateLimiter(Management):
+class SyncRateLimiter(Management, Unpicklable):
     """Limits the usage of resources by entities.
 
     ``SyncRateLimiter(repository)`` uses an open repository. ``SyncRateLimiter(url="sqlite:///limits.db")``

@@ -102,8 +102,9 @@ class LeaseAccount(NamedTuple):
             elif type(amount) is int:
                 units[name] = amount
             else:
-                reason = "must be a whole number: the limit is no budget"
-                raise ValidationError(f"{operation}.{name}", amount, reason)
+                from zae_limiter.models.limit import no_budget  # few calls are wrong
+
+                raise no_budget(f"{operation}.{name}", amount)
         return units
 
     def shown(self, units: Mapping[str, int]) -> dict[str, Any]:

@@ -114,11 +114,14 @@ def plan_charge(
     for key, amount_milli in charge.amounts_milli.items():
         if not quota_holds or key not in in_force.quota_keys:
             limits[key] = taken(limits[key], amount_milli, now_ms)
-    through = with_units_through_children(seen.through_children, of_children)
+    through = seen.through_children
+    if of_children:
+        through = with_units_through_children(through, of_children)
     if charge.through_child:
         amounts = charge.amounts_milli if charge.through_milli is None else charge.through_milli
         if quota_holds:
-            amounts = {key: each for key, each in amounts.items() if key not in of_children}
+            quota_keys = in_force.quota_keys
+            amounts = {key: each for key, each in amounts.items() if key not in quota_keys}
         through = with_through_child(through, amounts, charge.through_child)
     granted = BucketImage(
         limits,
@@ -167,10 +170,11 @@ def _take_quotas(
         amount = charge.amounts_milli[key]
         ledger = QuotaLedger(key, limits[key], now_ms, charges=amount > 0, life=life)
         holds += ledger.take_with_child(charge.of_child(key), amount, as_debt=charge.is_shadow)
-        of_children[key] = 0
         if amount or ledger.is_overdrawn:
             planned = ledger.finish(asked=not charge.is_shadow)
-            limits[key], of_children[key] = planned.applied(limits[key]), planned.through_children
+            limits[key] = planned.applied(limits[key])
+            if planned.through_children:
+                of_children[key] = planned.through_children
     return tuple(holds), of_children
 
 

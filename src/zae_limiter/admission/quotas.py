@@ -20,6 +20,7 @@ from typing import NamedTuple
 from zae_limiter.admission.image import LimitState, Rate
 from zae_limiter.admission.moves import Move
 from zae_limiter.admission.windows import (
+    DEEPEST,
     HALF_SPAN,
     NO_WINDOW,
     HoldName,
@@ -33,6 +34,7 @@ from zae_limiter.admission.windows import (
     has_expired,
     held_in,
     is_far_ahead,
+    is_sunk,
     joined,
     last_ended,
     level_in,
@@ -98,6 +100,9 @@ class OfChild(NamedTuple):
 
     units: int
     is_counted: bool
+
+
+NO_CHILD = OfChild(0, False)
 
 
 @dataclass(slots=True)
@@ -234,7 +239,7 @@ def fits_at_ms(state: LimitState, units: int, now_ms: int) -> int | None:
         return None  # the whole amount is there
     over_ms = end_ms(window, number)
     level = level_in(number, state.balance_milli)
-    holds = {} if state.quota is None else state.quota.holds
+    holds = {} if state.quota is None or is_sunk(level) else state.quota.holds
     for name, held in sorted(holds.items(), key=lambda hold: hold[0].expires_s):
         expires_s = name.expires_s
         if name.window != number or expires_s == NEVER_EXPIRES:
@@ -247,7 +252,47 @@ def fits_at_ms(state: LimitState, units: int, now_ms: int) -> int | None:
     return over_ms if units <= state.rate.capacity_milli else None
 
 
+def has_sunk(states: Iterable[LimitState]) -> bool:
+    """Tell whether one of the limits is a quota that owes more than is counted."""
+    return any(
+        is_sunk(level_in(window_of(state.balance_milli), state.balance_milli))
+        for state in states
+        if state.quota is not None
+    )
+
+
 # --- writing
+
+
+def shifted_level(level: int, change: int) -> int:
+    """Return the level of a quota after a change, in its window."""
+    return max(level + change, -DEEPEST) if not is_sunk(level) else level
+
+
+def move_in_window(
+    key: str,
+    number: int,
+    level: int,
+    change: int,
+    *,
+    to: int | None = None,
+    most: int = HALF_SPAN,
+    consumed: int = 0,
+) -> Move:
+    """Return the move that changes a level in the window of its balance.
+
+    A debt that would sink the quota sets the level to the deepest one, and a quota that is sunk
+    stays there. The bounds of the move are those within which it does the same to any balance.
+    ``to`` is the number that the window has after the move, if another calendar changes it, and
+    ``most`` the highest level for which the change was decided.
+    """
+    to, debt = number if to is None else to, max(-change, 0)
+    if not is_sunk(level) and not is_sunk(level - debt):
+        low, high = balance_in(number, debt - DEEPEST) + 1, balance_in(number, most)
+        add = change + balance_in(to, 0) - balance_in(number, 0)
+        return Move(key, low, high, add, None, consumed)
+    low, high = balance_in(number, -HALF_SPAN) + 1, balance_in(number, debt - DEEPEST)
+    return Move(key, low, high, 0, balance_in(to, -DEEPEST), consumed)
 
 
 class QuotaLedger:
@@ -338,7 +383,9 @@ class QuotaLedger:
                 change += hold.units  # the hold was returned before, and its usage with it
         if is_own and (after := settlement.held_after):
             self._add(hold.name, after)
-        self.count(change, change if hold.through_child else 0)
+        self._usage += change
+        if hold.through_child:
+            self._through_children += change
         if is_own and self._is_of_this_window(hold, change):
             self._owed += max(change, 0)
             self._returned -= min(change, 0)
@@ -404,7 +451,9 @@ class QuotaLedger:
             self.key, units, self.number, expires_s, self.life, limit_number, through_child
         )
         self._add(hold.name, units)
-        self.count(units, units if through_child else 0)
+        self._usage += units
+        if through_child:
+            self._through_children += units
         if terms.soft or as_debt:
             self._owed += units
         else:
@@ -415,8 +464,9 @@ class QuotaLedger:
         self, of_child: OfChild, units: int, *, as_debt: bool = False
     ) -> list[QuotaHold]:
         """Take an amount; the part of it that a child is charged as well is held apart."""
-        if not units:
-            return [self.take(0, through_child=of_child.is_counted)]
+        if not of_child.units:
+            later = of_child.is_counted and not units
+            return [self.take(units, as_debt=as_debt, through_child=later)]
         parts = ((units - of_child.units, False), (of_child.units, True))
         return [
             self.take(part, as_debt=as_debt, through_child=through)
@@ -434,31 +484,36 @@ class QuotaLedger:
         taken = self._charged + self._owed
         asked = asked and not terms.soft
         turns = self._is_older and (self._charges or taken > 0) and self._may_turn(terms, taken)
-        most = self._bounded_returns(taken) if self._unheld else None
+        most = self._bounded_returns(taken) if self._unheld else HALF_SPAN
         sweeps = self._charges or turns or (asked and self.is_overdrawn)
         holds = self._hold_write(self._swept(turns) if sweeps else {})
         if turns:
             over = last_ended(window, self.number, self._now_ms)
-            put = balance_in(self.number, self._state.rate.capacity_milli - taken)
+            level = shifted_level(self._state.rate.capacity_milli, -taken)
+            put = balance_in(self.number, level)
             move = self._move(low=balance_in(over, -HALF_SPAN) + 1, put=put)
             return QuotaMove(move, holds, self._through_children)
-        low = high = None
-        at_stamp = current_window(self._state, self._now_ms)
-        if self._charges or self._is_settled or (asked and at_stamp == self.number):
-            low, high = balance_in(self.number, -HALF_SPAN) + 1, balance_in(self.number, HALF_SPAN)
-            high = high if most is None else balance_in(self.number, most)
-        elif asked:  # the call does not name the quota, and the quota's window is over
-            low = balance_in(last_ended(window, at_stamp, self._now_ms), -HALF_SPAN) + 1
+        at_stamp, change = current_window(self._state, self._now_ms), self._returned - taken
         if asked and at_stamp == self.number:
-            low = balance_in(self.number, taken - self._returned)
-        move = self._move(low, high, self._returned - taken)
+            low = balance_in(self.number, max(-change, 1 - DEEPEST))
+            move = self._move(low, balance_in(self.number, most), change)
+        elif self._charges or self._is_settled:
+            level, consumed = level_in(self.number, self._state.balance_milli), self._usage
+            move = move_in_window(
+                self.key, self.number, level, change, most=most, consumed=consumed
+            )
+        elif asked:  # the call does not name the quota, and the quota's window is over
+            over = last_ended(window, at_stamp, self._now_ms)
+            move = self._move(low=balance_in(over, -HALF_SPAN) + 1, add=change)
+        else:
+            move = self._move(add=change)
         return QuotaMove(move, holds, self._through_children)
 
-    def _bounded_returns(self, taken: int) -> int | None:
+    def _bounded_returns(self, taken: int) -> int:
         """Return less of what no hold was taken for, if a reset has forgiven these costs.
 
         They would lift the window above its amount and top-ups. The result is the highest level at
-        which they do not; None if nothing of them is left.
+        which they do not, or that of any window if nothing of them is left.
         """
         held = sum([units for name, units in self._held.items() if name.window == self.number])
         amount = self._state.rate.capacity_milli + topped_units(self._state, self.number)
@@ -466,7 +521,7 @@ class QuotaLedger:
         surplus = max(0, level_in(self.number, self._state.balance_milli) - most)
         if surplus >= self._unheld:
             self._returned -= self._unheld
-            return None
+            return HALF_SPAN
         self._returned -= surplus
         return most + surplus
 
@@ -478,7 +533,11 @@ class QuotaLedger:
         return terms.soft or not self._charged or taken <= self._state.rate.capacity_milli
 
     def _move(
-        self, low: int | None, high: int | None = None, add: int = 0, put: int | None = None
+        self,
+        low: int | None = None,
+        high: int | None = None,
+        add: int = 0,
+        put: int | None = None,
     ) -> Move:
         return Move(key=self.key, low=low, high=high, add=add, put=put, consumed_milli=self._usage)
 
@@ -572,19 +631,20 @@ def _all_swept(state: LimitState, holds: HoldWrite) -> tuple[int, int]:
 def top_up_quota(key: str, state: LimitState, units: int, now_ms: int) -> QuotaMove:
     """Return the move that adds to the window; the level may exceed the amount until its end.
 
-    Thresholds above the new level are raised again when they are reached again.
+    Thresholds above the new level are raised again when they are reached again. Amount and top-ups
+    of a window are at most ``DEEPEST`` together; ``add`` is what is really added.
     """
     terms, window = quota_terms(state.rate)
     number, amount = current_window(state, now_ms), state.rate.capacity_milli
-    seen = window_of(state.balance_milli)
-    holds = HoldWrite(
-        key, topped=balance_in(number, topped_units(state, number) + units), remarks=True
-    )
+    seen, topped = window_of(state.balance_milli), topped_units(state, number)
+    level = level_in(number, state.balance_milli)
+    units = min(units, max(0, DEEPEST - amount - topped))
+    if seen == number and is_sunk(level):
+        return QuotaMove(move_in_window(key, number, level, 0), HoldWrite(key))
+    holds = HoldWrite(key, topped=balance_in(number, topped + units), remarks=True)
     if seen == number:
-        level = level_in(number, state.balance_milli) + units
-        holds.marked = reached_mark(terms.thresholds, amount, number, level)
-        low, high = balance_in(number, -HALF_SPAN) + 1, balance_in(number, HALF_SPAN)
-        return QuotaMove(Move(key, low, high, units, None), holds)
+        holds.marked = reached_mark(terms.thresholds, amount, number, level + units)
+        return QuotaMove(move_in_window(key, number, level, units), holds)
     if isinstance(window, FirstUse):
         raise ValidationError(
             "amounts",
@@ -614,9 +674,11 @@ def reset_quota(key: str, state: LimitState, now_ms: int) -> QuotaMove | None:
     if seen < current_window(state, now_ms):
         return None
     held = sum(units for name, units in state.quota.holds.items() if name.window == seen)
-    forgiven = capacity - level_in(seen, balance) - held
-    low, high = balance_in(seen, -HALF_SPAN) + 1, balance_in(seen, HALF_SPAN)
-    return QuotaMove(Move(key, low, high, forgiven, None), holds)
+    level, left = level_in(seen, balance), shifted_level(capacity, -held)
+    if is_sunk(level):
+        low, high = balance_in(seen, -HALF_SPAN) + 1, balance_in(seen, -DEEPEST)
+        return QuotaMove(Move(key, low, high, left - level, balance_in(seen, left)), holds)
+    return QuotaMove(move_in_window(key, seen, level, left - level), holds)
 
 
 def rebase_quota(key: str, state: LimitState, rate: Rate, now_ms: int) -> QuotaMove:
@@ -630,28 +692,28 @@ def rebase_quota(key: str, state: LimitState, rate: Rate, now_ms: int) -> QuotaM
     old_terms, before = quota_terms(state.rate)
     terms, after = quota_terms(rate)
     seen, holds = window_of(state.balance_milli), HoldWrite(key)
-    old, new = state.rate.capacity_milli, rate.capacity_milli
-    low, high = balance_in(seen, -HALF_SPAN) + 1, balance_in(seen, HALF_SPAN)
+    level, new = level_in(seen, state.balance_milli), rate.capacity_milli
+    change = new - state.rate.capacity_milli
     if before == after:
-        if new != old or terms.thresholds != old_terms.thresholds:
-            level = level_in(seen, state.balance_milli) + new - old
+        if change or terms.thresholds != old_terms.thresholds:
             holds.remarks = True
-            holds.marked = reached_mark(terms.thresholds, new, seen, level)
-        return QuotaMove(Move(key, low, high, new - old, None), holds)
+            shifted = shifted_level(level, change)
+            holds.marked = reached_mark(terms.thresholds, new, seen, shifted)
+        return QuotaMove(move_in_window(key, seen, level, change), holds)
     holds.remarks = True  # the windows of another calendar have other numbers
     number = begun(after, now_ms)
     consumed, through = _all_swept(state, holds)
     if seen < current_window(state, now_ms):
         holds.forgets = True
+        low, high = balance_in(seen, -HALF_SPAN) + 1, balance_in(seen, HALF_SPAN)
         put = balance_in(number, new)
         return QuotaMove(Move(key, low, high, 0, put, consumed), holds, through)
     if isinstance(after, FirstUse):
         number = seen  # its window began at the same moment
     if state.quota.topped is not None and window_of(state.quota.topped) == seen:
         holds.topped = balance_in(number, topped_units(state, seen))
-    shift = balance_in(number, 0) - balance_in(seen, 0)
-    shift += held_in(state.quota.holds, seen, now_ms, expired=True)
-    move = Move(key, low, high, new - old + shift, None, consumed)
+    change += held_in(state.quota.holds, seen, now_ms, expired=True)
+    move = move_in_window(key, seen, level, change, to=number, consumed=consumed)
     return QuotaMove(move, holds, through)
 
 

@@ -18,7 +18,13 @@ from zae_limiter.admission.image import (
 )
 from zae_limiter.admission.in_force import InForce, is_alias, plain_name
 from zae_limiter.admission.quota_status import window_fields
-from zae_limiter.admission.quotas import NEVER_EXPIRES, QuotaHold, current_window, fits_at_ms
+from zae_limiter.admission.quotas import (
+    NEVER_EXPIRES,
+    QuotaHold,
+    current_window,
+    fits_at_ms,
+    shifted_level,
+)
 from zae_limiter.admission.rate_text import limit_of
 from zae_limiter.admission.request import Charge, Grant
 from zae_limiter.admission.slots import retry_after_s, swept
@@ -26,7 +32,7 @@ from zae_limiter.admission.switches import after_switch
 from zae_limiter.admission.tally import NO_TALLY, Tally
 from zae_limiter.admission.thresholds import raised_percent
 from zae_limiter.admission.usage import currency_of, held_usage
-from zae_limiter.admission.windows import has_expired
+from zae_limiter.admission.windows import balance_in, has_expired, level_in, window_of
 from zae_limiter.models.bucket import BucketState, EntityCapacity, ResourceCapacity
 from zae_limiter.models.limit import Limit
 from zae_limiter.models.status import LimitStatus
@@ -160,7 +166,7 @@ def statuses_after(
                 taken_milli = 0  # the block changes usage only
             left = state
             if taken_milli:
-                left = replace(state, balance_milli=state.balance_milli - taken_milli)
+                left = taken_from(state, taken_milli)
             level, requested = level_milli(left, now_ms), cost.get(limit.name, 0)
             if limit.is_concurrent:  # slots are held and are no part of the cost
                 requested = charge.amounts_milli[key] // MILLI
@@ -213,6 +219,15 @@ def _with_holds_of_lease(state: LimitState, hold: QuotaHold | None, more: int) -
     holds[hold.name] = holds.get(hold.name, 0) - units
     holds[renewed] = holds.get(renewed, 0) + units + more
     return replace(state, quota=state.quota._replace(holds=holds))
+
+
+def taken_from(state: LimitState, units: int) -> LimitState:
+    """Return a limit from which an amount was taken; a quota stays in its window."""
+    if state.quota is None:
+        return replace(state, balance_milli=state.balance_milli - units)
+    number = window_of(state.balance_milli)
+    level = shifted_level(level_in(number, state.balance_milli), -units)
+    return replace(state, balance_milli=balance_in(number, level))
 
 
 def _status_under_terms(

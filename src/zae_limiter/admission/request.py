@@ -8,7 +8,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zae_limiter.admission.in_force import InForce, plain_name, stored_units
-from zae_limiter.admission.quotas import OfChild, QuotaHold, QuotaSettlement
+from zae_limiter.admission.quotas import NO_CHILD, OfChild, QuotaHold, QuotaSettlement
 from zae_limiter.admission.slots import SlotHold
 from zae_limiter.models.switches import SwitchMode
 from zae_limiter.models.timestamps import MILLI
@@ -33,6 +33,8 @@ def part_of_child(
     through_milli: Mapping[str, int] | None,
 ) -> OfChild:
     """Return the part of an amount that comes through a child; see ``Charge`` for the values."""
+    if not through_child and through_milli is None:
+        return NO_CHILD
     is_counted = plain_name(key) in through_child
     if through_milli is not None:
         return OfChild(through_milli.get(key, 0), is_counted)

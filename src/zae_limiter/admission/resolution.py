@@ -20,7 +20,7 @@ from zae_limiter.models.config import (
     OnUnavailable,
     SharedConfig,
 )
-from zae_limiter.models.limit import Limit
+from zae_limiter.models.limit import Limit, no_budget
 
 
 class UnknownLimit(ValidationError):
@@ -78,9 +78,7 @@ class Scope:
             if name not in limits.names:
                 self._raise_unknown(amounts, field)
             if type(amount) is not int and name not in limits.budget_names:
-                raise ValidationError(
-                    f"{field}.{name}", amount, "must be a whole number: the limit is no budget"
-                )
+                raise no_budget(f"{field}.{name}", amount)
         if limits.budget_names:
             check_money(amounts, limits.budget_names, field)
         charges: list[Charge] = []

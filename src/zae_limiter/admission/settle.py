@@ -21,6 +21,7 @@ from zae_limiter.admission.slots import SlotHold, SlotLedger
 from zae_limiter.admission.tally import Tally
 from zae_limiter.admission.usage import with_through_child, with_units_through_children
 from zae_limiter.exceptions import ValidationError
+from zae_limiter.models.limit import no_budget
 from zae_limiter.models.timestamps import MILLI
 
 
@@ -38,7 +39,8 @@ def settle(image: BucketImage | None, settlement: Settlement, now_ms: int) -> Bu
     limits, through = dict(image.limits), image.through_children
     if settlement.quotas:
         of_quotas = _settle_quotas(limits, settlement, now_ms, image, is_absent=is_absent)
-        through = with_units_through_children(through, of_quotas)
+        if of_quotas:
+            through = with_units_through_children(through, of_quotas)
     for key, amount_milli in amounts.items():
         state = limits.get(key) or full_limit(in_force.rate_of(key), now_ms, image.writes)
         limits[key] = _shift(state, amount_milli, now_ms, settlement.forfeits)
@@ -83,7 +85,8 @@ def _settle_quotas(
             planned = ledger.finish(asked=False)
             of_children = planned.through_children
             limits[key] = planned.applied(state)
-        through[key] = through.get(key, 0) + of_children
+        if of_children:
+            through[key] = through.get(key, 0) + of_children
     return through
 
 
@@ -259,8 +262,7 @@ def check_topped(stored: Mapping[str, LimitState], amounts: Mapping[str, int]) -
     for name in amounts:
         is_whole = type(amounts[name]) is int
         if name in stored and not is_whole and not is_money(stored[name]):
-            reason = "must be a whole number: the limit is no budget"
-            raise ValidationError(f"amounts.{name}", amounts[name], reason)
+            raise no_budget(f"amounts.{name}", amounts[name])
         if name in stored and is_slots(stored[name].rate):
             raise ValidationError("amounts", name, "has slots, which come back by themselves")
         if name not in stored:

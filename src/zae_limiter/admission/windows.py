@@ -16,6 +16,9 @@ from zae_limiter.models.limit import DAY, LATE_SETTLEMENTS_MS, FirstUse, Limit
 
 SPAN = 10**22  # larger than any level or debt; stored balances depend on it: never change it
 HALF_SPAN = SPAN // 2
+# A quota that owes so much stays at this level until its window ends or is reset, and no more than
+# so much is topped up. So the balance never leaves its window, whatever is settled there.
+DEEPEST = SPAN // 4
 NO_WINDOW = 0  # the number of a first-use window before its first use
 MARKS = 10  # a mark is MARKS times the number of its window, plus the position of a threshold
 
@@ -109,6 +112,11 @@ def level_in(number: int, balance: int) -> int:
     return balance + number * SPAN
 
 
+def is_sunk(level: int) -> bool:
+    """Tell whether a quota owes more than is counted: nothing changes its level in its window."""
+    return level <= -DEEPEST
+
+
 def balance_in(number: int, level: int) -> int:
     """Return the balance of a level in a window."""
     return level - number * SPAN
@@ -187,7 +195,7 @@ def free_level(window: Window, balance: int, capacity: int, quota: QuotaState, n
     if window_of(balance) < number:
         return capacity
     level = level_in(number, balance)
-    if not quota.holds:
+    if not quota.holds or is_sunk(level):
         return level
     return level + held_in(quota.holds, number, now_ms, expired=True)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.timestamps import MILLI
@@ -155,6 +155,20 @@ class Limit:
     ) -> Limit:
         """Allow ``rate`` tokens a week, up to ``burst`` at once."""
         return cls._per(name, rate, burst, WEEK, soft)
+
+    @classmethod
+    def per_month(
+        cls, name: str, rate: int, burst: int | None = None, *, soft: bool = False
+    ) -> NoReturn:
+        """Raise ValidationError: a month has no fixed length, so it is the window of a quota."""
+        raise _no_fixed_length("month", name, rate)
+
+    @classmethod
+    def per_year(
+        cls, name: str, rate: int, burst: int | None = None, *, soft: bool = False
+    ) -> NoReturn:
+        """Raise ValidationError: a year has no fixed length, so it is the window of a quota."""
+        raise _no_fixed_length("year", name, rate)
 
     @classmethod
     def custom(
@@ -446,6 +460,20 @@ class Limit:
             raise ValidationError("limit", dict(data), f"lacks {', '.join(missing)}")
         name, capacity, amount, period = (data[field] for field in fields)
         return cls(name, capacity, amount, period, soft=data.get("soft", False))
+
+
+def _no_fixed_length(unit: str, name: str, amount: int) -> ValidationError:
+    return ValidationError(
+        f"Limit.per_{unit}",
+        name,
+        f"does not exist: a {unit} has no fixed length, so nothing accrues at its rate; a calendar "
+        f'window is Limit.quota({name!r}, {amount!r}, per="{unit}")',
+    )
+
+
+def no_budget(field: str, amount: object) -> ValidationError:
+    """Return the error of an amount that is no whole number, for a limit of tokens."""
+    return ValidationError(field, str(amount), "must be a whole number: the limit is no budget")
 
 
 def check_positive(value: object, field: str) -> int:

@@ -27,7 +27,11 @@ def is_money(amount: object) -> bool:
 
 def rounded_up(amount: object, field: str) -> Decimal:
     """Return an amount with at most nine decimal places; more of them are rounded up."""
-    return _number(amount, field).quantize(_STEP, context=_EXACT)
+    number = _number(amount, field)
+    exponent = number.as_tuple().exponent
+    if isinstance(exponent, int) and -PLACES <= exponent <= 0:
+        return number  # as it was given: errors name it
+    return number.quantize(_STEP, context=_EXACT)
 
 
 def exact_billionths(amount: object, field: str) -> int:

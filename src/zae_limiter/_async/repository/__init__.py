@@ -22,6 +22,7 @@ from zae_limiter.concurrency.calls import (
     ALastCalls,
     Opening,  # unasync: remove
 )
+from zae_limiter.concurrency.unpicklable import Unpicklable
 from zae_limiter.exceptions import InfrastructureError
 from zae_limiter.models.config import OnUnavailable
 from zae_limiter.settings import check_ttl_multiplier
@@ -52,6 +53,7 @@ class Repository(
     NamespaceMethods,
     HistoryMethods,
     DocumentMethods,
+    Unpicklable,
     InfrastructureMethods,
 ):
     """Data access for one namespace of one store. Open it with ``await Repository.open()``."""

@@ -58,6 +58,7 @@ class EntityMethods(RepositoryMixin):
 
         An existing entity stays as it is, even if other values are given. This is for start-up
         code, which must not overwrite the settings of an operator. Any number of callers may race.
+        A warning is logged if a parent is given and the existing entity has none.
         """
         now_ms = self._context.clock()
         entity = _checked_entity(entity_id, name, parent_id, cascade, metadata, now_ms)
@@ -65,6 +66,8 @@ class EntityMethods(RepositoryMixin):
         while True:
             found = await self.get_entity(entity_id)
             if found is not None:
+                if parent_id is not None and found.parent_id is None:
+                    _log_unset_parent(found, parent_id)
                 return found
             try:
                 return await self._create(entity, now_ms, principal)
@@ -183,6 +186,19 @@ class EntityMethods(RepositoryMixin):
             )
         finally:
             self._context.cache.evict(self._context.namespace_id, entity_id)
+
+
+def _log_unset_parent(entity: Entity, parent_id: str) -> None:
+    from zae_limiter.quiet_logging import quiet_logger
+
+    quiet_logger(__name__).warning(
+        "entity %r exists without a parent and stays as it is: it is not charged to %r; to change "
+        "that, set_parent(%r, %r)",
+        entity.id,
+        parent_id,
+        entity.id,
+        parent_id,
+    )
 
 
 def _log_unknown_parent(entity: Entity) -> None:

@@ -23,6 +23,7 @@ from zae_limiter._sync.repository.namespaces import DocumentMethods, NamespaceMe
 from zae_limiter.concurrency.calls import (
     LastCalls,
 )
+from zae_limiter.concurrency.unpicklable import Unpicklable
 from zae_limiter.exceptions import InfrastructureError
 from zae_limiter.models.config import OnUnavailable
 from zae_limiter.settings import check_ttl_multiplier
@@ -51,6 +52,7 @@ class SyncRepository(
     NamespaceMethods,
     HistoryMethods,
     DocumentMethods,
+    Unpicklable,
     InfrastructureMethods,
 ):
     """Data access for one namespace of one store. Open it with ``SyncRepository.open()``."""

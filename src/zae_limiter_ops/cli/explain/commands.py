@@ -74,6 +74,8 @@ def explain(
       zae-limiter explain key-7 gpt-4 -c rpm=1 --also all-models usd=0.25
       zae-limiter explain key-7 gpt-4 -c rpm=1 --also-of team-1 gpt-4 usd=0.25
 
+    The exit code is 1 if an amount is given for a limit that the resource does not have.
+
     JSON: entity_id, resource, exists, entity_known (created, limited or used), resource_known,
     parent_id, cascade, consume, consume_source (given, rejected: the largest amounts that were
     rejected in this hour or the last, or default: 1 of each limit), also (of further resources,
@@ -103,8 +105,10 @@ def explain(
         print_explanation(explanation)
     for hint in hints:
         print_hint(output, hint)
-    if exit_code and explanation.answer != "admitted":
-        click.get_current_context().exit(LIMITED if explanation.answer == "limited" else FAILED)
+    if explanation.has_wrong_amounts or (exit_code and explanation.answer == "error"):
+        click.get_current_context().exit(FAILED)
+    if exit_code and explanation.answer == "limited":
+        click.get_current_context().exit(LIMITED)
 
 
 def _further_amounts(

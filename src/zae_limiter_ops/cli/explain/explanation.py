@@ -83,6 +83,7 @@ class Explanation:
     entity_known: bool  # it was created, has limits of its own, or has buckets
     resource_known: bool  # it has limits or buckets
     recent: RecentRejections | None = None
+    has_wrong_amounts: bool = False  # the problem is in the given amounts, not in the stored limits
 
     @property
     def answer(self) -> str:
@@ -139,6 +140,7 @@ def explain_acquire(
     wanted = dict(consume or {})
     recent = recent_rejections(repository, entity_id, resource).get((entity_id, resource))
     availability, problem, source = None, None, "given"
+    has_wrong_amounts = False
     try:
         if not consume:
             source = "default"
@@ -148,7 +150,7 @@ def explain_acquire(
             source = "rejected" if any(name in asked for name in names) else "default"
         availability = limiter.check_availability(entity_id, resource, wanted, also=also or None)
     except ValidationError as error:
-        problem = _describe(error)
+        problem, has_wrong_amounts = _describe(error), error.field != "limits"
     buckets = [(entity_id, resource), *(also or {})]
     return Explanation(
         entity_id=entity_id,
@@ -163,6 +165,7 @@ def explain_acquire(
         entity_known=entity is not None or is_known_entity(repository, entity_id),
         resource_known=is_known_resource(repository, resource),
         recent=recent,
+        has_wrong_amounts=has_wrong_amounts,
     )
 
 

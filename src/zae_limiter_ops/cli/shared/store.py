@@ -48,12 +48,12 @@ class StoreLocation(NamedTuple):
         """
         from zae_limiter._sync.repository import SyncRepository
 
-        self._check_file(create)
+        is_new = self._check_file(create)
         builder = SyncRepository.builder().namespace(self.namespace).url(self.url)
         builder.provision(provision).config_cache_ttl(config_cache_ttl)
         builder.request_timeout(timeout_s)
         try:
-            return builder.build()
+            repository = builder.build()
         except NamespaceNotFoundError as error:
             suggestion = did_you_mean(error.namespace, self._namespaces())
             if not suggestion:
@@ -61,6 +61,9 @@ class StoreLocation(NamedTuple):
             raise click.ClickException(
                 f"namespace {error.namespace!r} is not registered{suggestion}"
             ) from None
+        if is_new:
+            click.echo(f"note: new store {self._parsed_url().place!r}", err=True)
+        return repository
 
     def registry(self, *, create: bool = False, create_table: bool = False) -> SyncRepository:
         """Open the store for commands that concern all namespaces."""
@@ -99,20 +102,19 @@ class StoreLocation(NamedTuple):
     def _parsed_url(self) -> StoreUrl:
         return parse_url(self.url or f"dynamodb://{DEFAULT_STACK}")
 
-    def _check_file(self, create: bool) -> None:
-        """Raise if a SQLite file is missing and must not be created; announce a new file."""
+    def _check_file(self, create: bool) -> bool:
+        """Raise if a SQLite file is missing and must not be created; tell whether it is missing."""
         parsed = self._parsed_url()
         if parsed.engine == "memory" and create:
             click.echo("note: memory:// forgets everything when this command ends", err=True)
         if parsed.engine != "sqlite" or Path(parsed.place).exists():
-            return
+            return False
         if not create:
             raise click.ClickException(
                 f"no store at {parsed.place!r}; check --url (or ZAEL_URL), or create one: "
                 f"{suggested('namespace', 'register', DEFAULT_NAMESPACE)}"
             )
-        if Path(parsed.place).absolute().parent.is_dir():
-            click.echo(f"note: new store {parsed.place!r}", err=True)
+        return True
 
 
 def resolve_url(url: str | None, stack_options: Mapping[str, str | None]) -> str | None:

@@ -16,7 +16,7 @@ from zae_limiter._sync.engines.dynamodb.usage.writing import UsageRows
 from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.in_force import InForce, stored_units
 from zae_limiter.admission.moves import Move, top_up_move
-from zae_limiter.admission.quotas import QuotaMove
+from zae_limiter.admission.quotas import QuotaMove, has_sunk
 from zae_limiter.admission.rebase import full_bucket
 from zae_limiter.admission.settle import (
     added_milli,
@@ -33,7 +33,8 @@ from zae_limiter.dynamodb.buckets.pauses import CreatedBucket, new_bucket
 from zae_limiter.dynamodb.buckets.turning import BegunHour
 from zae_limiter.dynamodb.items import keys
 from zae_limiter.dynamodb.items import transact_items as actions
-from zae_limiter.dynamodb.items.bucket import BucketId, renewed_write_id
+from zae_limiter.dynamodb.items.attributes import n
+from zae_limiter.dynamodb.items.bucket import WRITES, BucketId, renewed_write_id
 from zae_limiter.dynamodb.items.bucket_updates import (
     WriteTrailer,
     bucket_update,
@@ -215,6 +216,8 @@ def _update(shard: ReadShard, refilled: RefilledShard) -> UpdateExpression:
     update = bucket_update(key, refilled.all_moves(), trailer)
     require_same(update, bucket)
     require_generation(update, bucket)
+    if has_sunk(bucket.image.limits.values()):  # charges hold amounts, and leave the balance as is
+        update.require_equal(WRITES, n(bucket.image.writes))
     indexes = bucket.hours.indexes
     write_holds(update, [each.holds for each in refilled.quotas], indexes)
     for each in refilled.quotas:
