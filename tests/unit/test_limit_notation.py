@@ -134,6 +134,21 @@ def test_a_budget_named_after_another_currency_is_refused():
     assert Limit.per_minute("usd", 5).currency is None  # its notation cannot be taken for money
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda cron: Limit.quota("tokens", 5, cron=cron),
+        lambda cron: Limit.budget("usd", 5, per="month", cron=cron),
+        lambda cron: Limit.from_dict({"name": "tokens", "quota": 5, "cron": cron}),
+    ],
+)
+def test_a_cron_expression_is_answered_with_the_form_of_windows(make):
+    with pytest.raises(ValidationError) as caught:
+        make("0 6 1 * *")
+    assert caught.value.field == "limit.cron"
+    assert 'per="month", on=1, at="06:00", zone="Europe/Berlin"' in caught.value.reason
+
+
 @pytest.mark.parametrize("unit", ["month", "year"])
 def test_a_rate_per_month_names_the_quota_that_is_meant(unit):
     with pytest.raises(ValidationError) as caught:

@@ -145,7 +145,11 @@ class RepositoryBuilder(StackOptionMethods):
         return self
 
     async def build(self) -> Repository:
-        """Open the store; raise NamespaceNotFoundError for an unknown namespace."""
+        """Open the store; raise NamespaceNotFoundError for an unknown namespace.
+
+        On DynamoDB a missing stack is deployed, also if no infrastructure option was given. With
+        ``provision("never")`` nothing is deployed, and InfrastructureNotFoundError is raised.
+        """
         options = self.collected_options()
         return await open_repository(self._settings._replace(stack_options=options))
 

@@ -146,7 +146,11 @@ class SyncRepositoryBuilder(StackOptionMethods):
         return self
 
     def build(self) -> SyncRepository:
-        """Open the store; raise NamespaceNotFoundError for an unknown namespace."""
+        """Open the store; raise NamespaceNotFoundError for an unknown namespace.
+
+        On DynamoDB a missing stack is deployed, also if no infrastructure option was given. With
+        ``provision("never")`` nothing is deployed, and InfrastructureNotFoundError is raised.
+        """
         options = self.collected_options()
         return open_repository(self._settings._replace(stack_options=options))
 

@@ -22,9 +22,13 @@ PARALLEL_MODES = ("auto", "gevent", "threadpool", "serial")
 
 
 class Parallel:
-    """Runs independent calls of the sync tree, in a mode that is chosen at the opening."""
+    """Runs independent calls of the sync tree, in a mode that is chosen at the opening.
 
-    def __init__(self, mode: str = "auto", *, useful: bool = True) -> None:
+    An unsuited mode is warned of, unless ``warns`` is False: an opening makes several of these, and
+    one of them is enough.
+    """
+
+    def __init__(self, mode: str = "auto", *, useful: bool = True, warns: bool = True) -> None:
         if mode not in PARALLEL_MODES:
             raise ValidationError(
                 "parallel_mode", mode, f"must be one of {', '.join(PARALLEL_MODES)}"
@@ -33,7 +37,7 @@ class Parallel:
         if mode == "auto":
             # For a store that takes one call at a time, threads are not useful.
             self.mode = _best_mode() if useful else "serial"
-        else:
+        elif warns:
             _warn_if_unsuited(mode)
         self._pool: ThreadPoolExecutor | None = None
         self._pid = os.getpid()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, NoReturn
+from functools import wraps
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec
 
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.timestamps import MILLI
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     Amount = int | Decimal | str  # of a call: whole tokens, or money of a budget
 
+P = ParamSpec("P")
 MAX_TOKENS = 10**15  # a century of refill still fits the 38 digits of a DynamoDB number
 MAX_PERIOD_SECONDS = 100 * 366 * 86_400  # a century
 MAX_LIMITS = 32  # per call or configuration level; it bounds the size of an item and of a write
@@ -54,6 +56,28 @@ class LimitName(StrEnum):
     RPD = "rpd"
     TPH = "tph"
     TPD = "tpd"
+
+
+def refuse_cron(cron: object) -> None:
+    """Raise ValidationError for a cron expression, with the form that windows have here."""
+    if cron is not None:
+        raise ValidationError(
+            "limit.cron",
+            cron,
+            'is not read: a window is per="month", on=1, at="06:00", zone="Europe/Berlin", or as '
+            "text tokens:1M/month@Europe/Berlin,on=1,at=06:00",
+        )
+
+
+def _without_cron(make: Callable[P, Limit]) -> Callable[P, Limit]:
+    """Refuse ``cron=`` with advice; other unknown keywords raise a TypeError, as anywhere."""
+
+    @wraps(make)
+    def made(*args: P.args, **keywords: P.kwargs) -> Limit:
+        refuse_cron(keywords.get("cron"))
+        return make(*args, **keywords)
+
+    return made
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +208,7 @@ class Limit:
         return cls(name, capacity, refill_amount, refill_period_seconds, soft=soft)
 
     @classmethod
+    @_without_cron
     def quota(
         cls,
         name: str,
@@ -213,6 +238,7 @@ class Limit:
         return cls._quota(name, amount, window, soft, hold_ttl, thresholds)
 
     @classmethod
+    @_without_cron
     def budget(
         cls,
         name: str,

@@ -16,6 +16,7 @@ from zae_limiter.models.limit import (
     DEFAULT_THRESHOLDS,
     FirstUse,
     Limit,
+    refuse_cron,
 )
 from zae_limiter.models.notation import NEVER
 
@@ -65,6 +66,7 @@ def quota_from(data: Mapping[str, Any]) -> Limit:
     is_budget = "budget" in data
     known = BUDGET_FIELDS if is_budget else QUOTA_FIELDS
     options: dict[str, Any] = {}
+    refuse_cron(data.get("cron"))
     for field, value in data.items():
         if field not in ("name", *known):
             raise ValidationError(

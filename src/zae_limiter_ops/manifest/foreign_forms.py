@@ -49,6 +49,7 @@ DESCRIPTIVE = frozenset({"metadata", "name"})
 # Kinds of items, and of entities, that a manifest cannot carry over.
 BUCKETS, USAGE, EVENTS, UNKNOWN = "buckets", "usage", "events", "unknown"
 DESCRIBED, CASCADES, OTHER_NAMESPACES = "described", "cascades", "namespaces"
+DISABLED = "disabled"  # of a level: all its calls are refused
 MAX_EXAMPLES = 3  # keys of an unknown kind that are kept
 
 
@@ -125,6 +126,14 @@ class Found:
         if len(self.unknown) < MAX_EXAMPLES:
             self.unknown.append(key)
 
+    def note_disabled(self, item: Item) -> None:
+        """Report a level that stops all calls: a manifest of its limits would admit them."""
+        if DISABLED in item and item[DISABLED].get("BOOL") is not False:
+            self.problems.append(
+                f"{_text(item, 'PK')} {_text(item, 'SK')}: is {DISABLED}; stop its calls by the "
+                "mode deny"
+            )
+
     def note_attributes(self, item: Item, known: frozenset[str]) -> None:
         """Count the attributes of an item that are neither read nor implied."""
         self.attributes.update(item.keys() - known - IMPLIED)
@@ -169,7 +178,8 @@ class CompositeReader:
             for name in (*names, RESERVED_LIMIT)
             for part in (CAPACITY, AMOUNT, PERIOD)
         ]
-        self.found.note_attributes(item, frozenset({*read, "on_unavailable"}))
+        self.found.note_attributes(item, frozenset({*read, "on_unavailable", DISABLED}))
+        self.found.note_disabled(item)
         if level.is_system and "on_unavailable" in item:
             with _reported(self.found, item):
                 self.found.policy = OnUnavailable.parse(_text(item, "on_unavailable"))

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from zae_limiter.bounded_json import is_deeper, too_deep
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.config import OnUnavailable
-from zae_limiter.models.limit import CONCURRENT_PLACES, MAX_LIMITS, Limit, places_of
+from zae_limiter.models.limit import (
+    CONCURRENT_PLACES,
+    MAX_LIMITS,
+    Limit,
+    places_of,
+    refuse_cron,
+)
 from zae_limiter.models.notation import NEVER, parse_limit, parse_period
 from zae_limiter.models.quota_fields import BUDGET_FIELDS, QUOTA_FIELDS, quota_from
 from zae_limiter.models.switches import Switch, SwitchMode, parse_switch
@@ -255,6 +261,9 @@ class _Reader:
     def _quota(self, name: str, value: Mapping[str, Any], path: Path) -> LimitDecl | None:
         """Read a quota as ``{quota: …, per: month, …}``, or a budget as ``{budget: …, …}``."""
         known, before = BUDGET_FIELDS if "budget" in value else QUOTA_FIELDS, len(self._problems)
+        if "cron" in value:
+            self._checked(refuse_cron, value["cron"], (*path, "cron"))
+            return None
         keys = self._mapping(value, path, known)
         if "soft" in keys:
             keys["soft"] = bool(self._flag(keys, "soft", path))

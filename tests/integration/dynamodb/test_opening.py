@@ -1,6 +1,7 @@
 """From settings to a table, and every way that this can go wrong."""
 
 import socket
+import warnings
 
 import pytest
 from zae_limiter_contract.stopwatch import Stopwatch
@@ -46,6 +47,18 @@ def no_aws(monkeypatch, tmp_path):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+
+
+# --- what it warns of
+
+
+def test_an_unsuited_mode_is_warned_of_once(stack, endpoint):
+    """The engine and the repository run calls side by side, each by itself."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        url = store_url(stack, endpoint)
+        SyncRepository.open(url=url, parallel_mode="gevent").close()
+    assert [str(each.message).partition(" ")[0] for each in caught] == ["parallel_mode='gevent'"]
 
 
 # --- where it is

@@ -251,6 +251,16 @@ def test_a_bad_item_is_reported_and_the_others_are_written(export, case):
     )
 
 
+def test_a_disabled_resource_is_named_and_the_export_fails(export):
+    disabled = forms.config("RESOURCE#gpt-4", disabled=True, **forms.limits(rpm=(5, 5, 60)))
+    enabled = forms.config("RESOURCE#gpt-5", disabled=False, **forms.limits(rpm=(5, 5, 60)))
+    said = export([*forms.namespaces(), disabled, enabled])
+    assert said.code == 1
+    assert list(yaml.safe_load(said.out)["resources"]) == ["gpt-4", "gpt-5"]
+    [line] = [line for line in said.err.splitlines() if "disabled" in line]
+    assert line.endswith("RESOURCE#gpt-4 #CONFIG: is disabled; stop its calls by the mode deny")
+
+
 def test_a_level_with_one_bad_limit_is_left_out_as_a_whole(export):
     """With the other limit alone, the entity would be allowed more than before."""
     said = export(

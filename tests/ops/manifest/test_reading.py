@@ -190,6 +190,10 @@ entities:
         ("? [a]\n: 1", "limits.yaml:1:3: must have plain text as keys"),
         ("entities: {1: {parent: true}}", "entities.1.parent: must be a string (got True)"),
         ("\x00", "limits.yaml: is not YAML"),
+        (
+            "resources: {a: {limits: {t: {quota: 5, cron: '0 0 * * *'}}}}",
+            'resources.a.limits.t.cron: is not read: a window is per="month", on=1',
+        ),
     ],
 )
 def test_what_is_no_manifest_is_refused(text, reason):

@@ -37,7 +37,7 @@ class DynamoEngine:
         self._client = self.client = client
         self.snapshot_windows = settings.snapshot_windows
         self.request_timeout = client.request_timeout
-        self._parallel = Parallel(settings.parallel_mode)
+        self._parallel = Parallel(settings.parallel_mode, warns=False)
         cache = BucketCache()
         context = self._context = TableContext(
             client, cache, self._parallel, settings.audit_retention_days
