@@ -189,3 +189,48 @@ class LimitLifeContract(Contract):
             shown = await limiter.check_availability(USER, API, {})
             assert [each.held for each in shown.statuses] == [40]
             await new.__aexit__(None, None, None)
+
+    async def test_a_call_of_a_rate_gives_nothing_to_a_later_quota(self, changing: World) -> None:
+        for later in DAILY, SESSION, SLOTS:
+            await changing.repo.delete_entity(USER)
+            await changing.repo.create_entity(USER)
+            await changing.configure(RATE)
+            with failing():
+                async with changing.acquire(tokens=60):
+                    await use_under(changing, later)
+                    raise Failure
+            left = 2 if later is SLOTS else 99
+            assert await changing.limiter.available(USER, API) == {"tokens": left}
+
+    async def test_a_call_of_a_rate_charges_nothing_to_a_later_quota(self, changing: World) -> None:
+        for later in DAILY, SESSION:
+            await changing.repo.delete_entity(USER)
+            await changing.repo.create_entity(USER)
+            await changing.configure(RATE)
+            async with changing.acquire(tokens=60) as lease:
+                await use_under(changing, later)
+                await lease.settle(tokens=90)
+            assert await changing.limiter.available(USER, API) == {"tokens": 99}
+
+    async def test_a_client_that_knows_a_rate_gives_nothing_to_a_later_quota(
+        self, changing: World
+    ) -> None:
+        other = await changing.open()
+        for failed in True, False:
+            await changing.repo.delete_entity(USER)
+            await changing.repo.create_entity(USER)
+            await changing.configure(RATE)
+            old = changing.acquire(tokens=60)
+            lease = await old.__aenter__()
+            await other.set_system_defaults([DAILY])
+            async with RateLimiter(other).acquire(USER, API, {"tokens": 1}):
+                pass
+            if failed:
+                await old.__aexit__(Failure, Failure(), None)
+            else:
+                await lease.settle(tokens=90)
+                await old.__aexit__(None, None, None)
+            assert await RateLimiter(other).available(USER, API) == {"tokens": 99}
+        if changing.spec.capabilities.usage_history:
+            summary = await changing.repo.get_usage_summary(USER, API)
+            assert summary.total == {"tokens": 92}

@@ -187,3 +187,48 @@ class LimitLifeContract(Contract):
             shown = limiter.check_availability(USER, API, {})
             assert [each.held for each in shown.statuses] == [40]
             new.__exit__(None, None, None)
+
+    def test_a_call_of_a_rate_gives_nothing_to_a_later_quota(self, changing: World) -> None:
+        for later in DAILY, SESSION, SLOTS:
+            changing.repo.delete_entity(USER)
+            changing.repo.create_entity(USER)
+            changing.configure(RATE)
+            with failing():
+                with changing.acquire(tokens=60):
+                    use_under(changing, later)
+                    raise Failure
+            left = 2 if later is SLOTS else 99
+            assert changing.limiter.available(USER, API) == {"tokens": left}
+
+    def test_a_call_of_a_rate_charges_nothing_to_a_later_quota(self, changing: World) -> None:
+        for later in DAILY, SESSION:
+            changing.repo.delete_entity(USER)
+            changing.repo.create_entity(USER)
+            changing.configure(RATE)
+            with changing.acquire(tokens=60) as lease:
+                use_under(changing, later)
+                lease.settle(tokens=90)
+            assert changing.limiter.available(USER, API) == {"tokens": 99}
+
+    def test_a_client_that_knows_a_rate_gives_nothing_to_a_later_quota(
+        self, changing: World
+    ) -> None:
+        other = changing.open()
+        for failed in True, False:
+            changing.repo.delete_entity(USER)
+            changing.repo.create_entity(USER)
+            changing.configure(RATE)
+            old = changing.acquire(tokens=60)
+            lease = old.__enter__()
+            other.set_system_defaults([DAILY])
+            with SyncRateLimiter(other).acquire(USER, API, {"tokens": 1}):
+                pass
+            if failed:
+                old.__exit__(Failure, Failure(), None)
+            else:
+                lease.settle(tokens=90)
+                old.__exit__(None, None, None)
+            assert SyncRateLimiter(other).available(USER, API) == {"tokens": 99}
+        if changing.spec.capabilities.usage_history:
+            summary = changing.repo.get_usage_summary(USER, API)
+            assert summary.total == {"tokens": 92}

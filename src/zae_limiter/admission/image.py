@@ -113,6 +113,22 @@ def is_quota(rate: Rate) -> bool:
     return rate.terms is not None and rate.terms.window is not None
 
 
+def is_same_kind(before: Rate, after: Rate) -> bool:
+    """Tell whether both are rates, slots or quotas, and count in one unit.
+
+    What was taken from a limit of another kind is not given back to it, nor are its debts.
+    """
+    if is_slots(before) != is_slots(after):
+        return False
+    if before.terms is None and after.terms is None:
+        return True
+    return is_quota(before) == is_quota(after) and _currency(before) == _currency(after)
+
+
+def _currency(rate: Rate) -> str | None:
+    return None if rate.terms is None else rate.terms.currency
+
+
 def is_soft(rate: Rate) -> bool:
     """Tell whether a limit is charged like a debt and never rejects."""
     return rate.terms is not None and rate.terms.soft

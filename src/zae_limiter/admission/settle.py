@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
-from zae_limiter.admission.image import BucketImage, LimitState, full_balance, is_slots
+from zae_limiter.admission.image import (
+    BucketImage,
+    LimitState,
+    full_balance,
+    is_same_kind,
+    is_slots,
+)
 from zae_limiter.admission.in_force import check_money, is_alias, plain_name, stored_units
 from zae_limiter.admission.moves import Move, reset_move, top_up_move
 from zae_limiter.admission.quotas import (
@@ -56,6 +62,24 @@ def settle(image: BucketImage | None, settlement: Settlement, now_ms: int) -> Bu
     )
 
 
+def divided(image: BucketImage, settlement: Settlement) -> tuple[Settlement, dict[str, int]]:
+    """Return the part of a settlement that changes the bucket, and what only counts as usage.
+
+    That is the part of limits that have become another kind since they were charged.
+    """
+    rate_of, limits, late = settlement.in_force.rate_of, image.limits, dict[str, int]()
+    used = [*settlement.amounts_milli.items()]
+    used += [(each.hold.key, each.late_usage) for each in settlement.quotas]
+    for key, units in used:
+        if key in limits and not is_same_kind(limits[key].rate, rate_of(key)):
+            late[key] = late.get(key, 0) + units
+    if not late:
+        return settlement, late
+    amounts = {key: each for key, each in settlement.amounts_milli.items() if key not in late}
+    quotas = tuple([each for each in settlement.quotas if each.hold.key not in late])
+    return settlement._replace(amounts_milli=amounts, quotas=quotas), late
+
+
 def _counted(tally: Tally, elsewhere: int) -> Tally:
     return tally.plus(Tally(elsewhere=elsewhere)) if elsewhere else tally
 
@@ -70,13 +94,13 @@ def _settle_quotas(
 ) -> dict[str, int]:
     """Settle the quotas of a charge; return the usage through children, by stored name.
 
-    If the bucket was deleted meanwhile, or the limit is no quota any more, only usage changes.
+    If the bucket was deleted meanwhile, only usage changes.
     """
     through: dict[str, int] = {}
     for each in settlement.quotas:
         key, then = each.hold.key, settlement.in_force.rate_of(each.hold.key)
         state = limits.get(key) or full_limit(then, now_ms, image.writes)
-        if state.quota is None or is_absent:
+        if is_absent:
             of_children = each.late_usage if each.hold.through_child else 0
             limits[key] = replace(state, consumed_milli=state.consumed_milli + each.late_usage)
         else:

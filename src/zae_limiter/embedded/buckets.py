@@ -168,6 +168,11 @@ def settle(
         image, window = _rolled(tables.get_bucket(namespace_id, entity_id, resource), now_ms)
         if image is None and tables.is_purging(namespace_id):
             continue
+        if image is not None:
+            settlement, late = settling.divided(image, settlement)  # noqa: PLW2901
+            if late:
+                usage = late_credit(late, now_ms, settlement.in_force, through_child)
+                tables.add_usage(namespace_id, entity_id, resource, usage)
         after = settling.settle(image, settlement, now_ms)
         if after is not None:
             if noted is not None:

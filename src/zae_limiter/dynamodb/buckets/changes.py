@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from zae_limiter.admission.fit import fits
-from zae_limiter.admission.image import BucketImage, is_paused
+from zae_limiter.admission.image import BucketImage, is_paused, is_same_kind
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.moves import Wanted
 from zae_limiter.admission.quotas import OfChild, QuotaHold, QuotaSettlement
@@ -132,13 +132,13 @@ class BucketChange:
     def without_absent_limits(self, image: BucketImage) -> BucketChange:
         """Drop credits for limits that the bucket does not have: an absent limit is full.
 
-        Settlements of quotas that the bucket does not have are dropped as well.
+        Settlements of limits that are of another kind by now are dropped as well.
         """
         amounts = self.amounts_milli
         if self.is_charge or not self._concerns_absent_limits(image):
             return self
-        stored = {key: amount for key, amount in amounts.items() if key in image.limits}
-        quotas = tuple([each for each in self.quotas if has_quota(image, each.hold.key)])
+        stored = {key: each for key, each in amounts.items() if not self.is_absent(image, key)}
+        quotas = tuple([each for each in self.quotas if not self.is_absent(image, each.hold.key)])
         return replace(self, amounts_milli=stored, quotas=quotas)
 
     def to_absent_limits(self, image: BucketImage) -> BucketChange | None:
@@ -146,14 +146,18 @@ class BucketChange:
         amounts = self.amounts_milli
         if self.is_charge or not self._concerns_absent_limits(image):
             return None
-        absent = {key: amount for key, amount in amounts.items() if key not in image.limits}
-        quotas = tuple([each for each in self.quotas if not has_quota(image, each.hold.key)])
+        absent = {key: each for key, each in amounts.items() if self.is_absent(image, key)}
+        quotas = tuple([each for each in self.quotas if self.is_absent(image, each.hold.key)])
         return replace(self, amounts_milli=absent, quotas=quotas)
 
+    def is_absent(self, image: BucketImage, key: str) -> bool:
+        """Tell whether a bucket lacks a limit, or has one of another kind under its name."""
+        state = image.limits.get(key)
+        return state is None or not is_same_kind(state.rate, self.in_force.rate_of(key))
+
     def _concerns_absent_limits(self, image: BucketImage) -> bool:
-        return not self.amounts_milli.keys() <= image.limits.keys() or any(
-            not has_quota(image, each.hold.key) for each in self.quotas
-        )
+        keys = [*self.amounts_milli, *[each.hold.key for each in self.quotas]]
+        return any(self.is_absent(image, key) for key in keys)
 
     def can_share_write(self, other: BucketChange) -> bool:
         """Tell whether one condition holds for both changes."""
@@ -166,12 +170,6 @@ class BucketChange:
         ):
             return False
         return self.refreshed == other.refreshed or not (self.is_charge and other.is_charge)
-
-
-def has_quota(image: BucketImage, key: str) -> bool:
-    """Tell whether a bucket has a quota under a stored name; it may have a rate there by now."""
-    state = image.limits.get(key)
-    return state is not None and state.quota is not None
 
 
 def select(changes: Sequence[BucketChange], image: BucketImage, now_ms: int) -> list[int]:

@@ -48,7 +48,7 @@ class PlannedQuotas:
         for change in changes:
             self.gives = self.gives or bool(change.held_quotas)
             for each in change.quotas:
-                self.has_lost = self.has_lost or each.hold.key not in self._keys
+                self.has_lost = self.has_lost or change.is_absent(image, each.hold.key)
 
     def _may_turn(self, key: str) -> bool:
         """Tell whether a charge of the group begins a window.

@@ -157,10 +157,16 @@ def _without_bucket(
         return replace(write, late_credits=late) if late else write
     if known.is_fresh:
         return NothingToWrite(full, late_credits=_late_credits(settled))
-    if is_count or any(
-        change.is_charge or change.through_child or change.holds_anything for change in changes
+    if (
+        is_count
+        or in_force.has_terms
+        or any(
+            change.is_charge or change.through_child or change.holds_anything for change in changes
+        )
     ):
-        return READ_FIRST  # slots and usage are counted under indexes that only the item has
+        # Slots and usage are counted under indexes that only the item has, and it alone tells
+        # whether a soft rate has become a quota.
+        return READ_FIRST
     return writes.credit(carried, context, in_force.keys)
 
 
@@ -255,13 +261,18 @@ def _only_gives(change: BucketChange) -> bool:
 
 
 def _missing_limits(image: BucketImage, changes: Sequence[BucketChange]) -> dict[str, int]:
-    """Return the largest debt, or else credit, to each limit that the bucket does not have."""
+    """Return the largest debt, or else credit, to each limit that the bucket does not have.
+
+    It is 0 for a limit that is of another kind by now: what is settled of it is usage alone.
+    """
     missing: dict[str, int] = {}
     for change in changes:
         if not change.is_charge:
             for key, amount in change.amounts_milli.items():
                 if key not in image.limits:
                     missing[key] = max(amount, missing.get(key, amount))
+                elif change.is_absent(image, key):
+                    missing[key] = 0
     return missing
 
 

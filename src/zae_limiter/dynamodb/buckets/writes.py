@@ -45,7 +45,7 @@ from zae_limiter.dynamodb.items.bucket_updates import (
     first_write,
     require_bucket,
     require_last,
-    require_limit,
+    require_rate,
     structural_write,
 )
 from zae_limiter.dynamodb.items.charge_template import TemplatedCharge
@@ -225,7 +225,11 @@ def balance_write(
         moves += quota_moves
         takes, gives = takes or bool(quota_moves), gives or quotas.gives
         may_leave_debt = True  # the TTL has to outlast the window
-    elif slots is None and not takes and _counts_admissions_only(bucket, carried, context):
+    elif (
+        slots is None
+        and not (takes or in_force.has_terms)
+        and _counts_admissions_only(bucket, carried, context)
+    ):
         return credit(carried, context, image.limits, bucket.write_id)
     counts = _counts_of_hour(known, bucket, carried, context)
     turn = None if counts is None else turn_of(bucket, counts, context.write_id)
@@ -331,7 +335,7 @@ def credit(
     def request() -> UpdateExpression:
         update = bucket_update(bucket_item.key(*context.shard_id), moves, trailer)
         for each in moves:
-            require_limit(update, each.key)
+            require_rate(update, each.key)
         if not moves:
             require_bucket(update)
         return update

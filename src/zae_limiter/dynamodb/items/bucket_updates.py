@@ -25,6 +25,7 @@ from zae_limiter.dynamodb.items.usage import clauses
 from zae_limiter.dynamodb.items.usage.clauses import HourCounts
 from zae_limiter.dynamodb.items.usage.hours import (
     ADMITTED,
+    CONCURRENT,
     HOUR,
     ORIGIN,
     REJECTIONS,
@@ -132,8 +133,12 @@ def require_last(update: UpdateExpression, write_id: str) -> None:
     update.require_equal(stored.WRITE_ID, s(write_id))
 
 
-def require_limit(update: UpdateExpression, key: str) -> None:
-    update.require(f"attribute_exists({update.name(stored.BALANCE + key)})")
+def require_rate(update: UpdateExpression, key: str) -> None:
+    """Require that the item has a limit, and that it has become neither slots nor a quota.
+
+    The parameters of a rate begin with a digit, and those of the others with a letter.
+    """
+    update.require(f"{update.name(stored.PARAMETERS + key)} < {update.value(s(CONCURRENT))}")
 
 
 def require_bucket(update: UpdateExpression) -> None:
