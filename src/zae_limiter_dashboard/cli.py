@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
-from zae_limiter.exceptions import ValidationError
+from zae_limiter.exceptions import RateLimiterUnavailable, ValidationError
 from zae_limiter_dashboard.settings import DEFAULT_PORT, LOOPBACK, DashboardSettings
 from zae_limiter_ops.cli.shared.errors import GivenOptions
+from zae_limiter_ops.cli.shared.store import DEFAULT_NAMESPACE
 from zae_limiter_ops.cli.shared.store_options import store_options
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from zae_limiter import SyncRepository
     from zae_limiter_ops.cli.shared.store import StoreLocation
 
@@ -117,13 +120,26 @@ def dashboard(
     def open_store() -> SyncRepository:
         return store.open(config_cache_ttl=CONFIG_CACHE_S)
 
-    with open_store() as repository:  # a wrong name or a missing store is told here
-        namespace = repository.namespace_name
+    namespace = _checked_namespace(open_store) or store.namespace or DEFAULT_NAMESPACE
     server = server_module.DashboardServer(
         open_store, settings, given, namespace, is_port_named=is_port_named
     )
     announce(server.url, server.settings, opens=opens)
     server.run()
+
+
+def _checked_namespace(open_store: Callable[[], SyncRepository]) -> str | None:
+    """Return the name of the namespace; a wrong name or a missing store is told here.
+
+    None stands for a store that does not answer. The page is served all the same: it says so, and
+    comes back with the store.
+    """
+    try:
+        with open_store() as repository:
+            return repository.namespace_name
+    except RateLimiterUnavailable as error:
+        click.echo(f"note: {error}; the page shows this until the store answers", err=True)
+        return None
 
 
 def check(ctx: click.Context, settings: DashboardSettings) -> None:

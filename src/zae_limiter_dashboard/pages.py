@@ -81,6 +81,7 @@ FOUND = 100  # entities that a search lists
 TOP = 25
 LASTS = ("24h", "7d", "30d")
 MAX_FIELDS = 50
+SERVICE_UNAVAILABLE = 503
 MAX_TOKEN_BODY = 1000  # characters; a token has 43
 
 
@@ -170,7 +171,15 @@ class PageRoutes:
             template = "problem_part.html" if ask.is_live else "problem.html"
             # A live part is swapped in with its message, and the next refresh tries again.
             status = 200 if ask.is_live else problem.status
-            return self._html(template, ask, status=status, problem=problem)
+            retries = problem.status == SERVICE_UNAVAILABLE and not ask.is_post
+            return self._html(
+                template,
+                ask,
+                status=status,
+                problem=problem,
+                retries=retries,
+                address=ask.path + (f"?{urlencode(ask.query)}" if ask.query else ""),
+            )
 
     def _html(self, template: str, ask: Ask, *, status: int = 200, **values: Any) -> HTMLResponse:
         return HTMLResponse(self._render(template, ask, **values), status)

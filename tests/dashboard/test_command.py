@@ -48,6 +48,22 @@ def test_a_missing_store_is_told_before_the_page_is_served(tmp_path):
     assert done.stdout == ""
 
 
+def test_the_page_is_served_although_the_store_does_not_answer(monkeypatch):
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    url = "dynamodb://my-app?region=us-east-1&endpoint_url=http://127.0.0.1:9"
+    command = [*PROGRAM, "dashboard", "--no-open", "--port", "0", "--url", url]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        line = process.stdout.readline()
+        process.terminate()
+        _, errors = process.communicate()
+    assert line.startswith("dashboard at http://127.0.0.1:")
+    assert "no connection to http://127.0.0.1:9" in errors
+    assert "the page shows this until the store answers" in errors
+
+
 def test_an_open_address_is_refused(store):
     done = run(*PROGRAM, "dashboard", "--no-open", "--url", store, "--host", "0.0.0.0")
     assert done.returncode == 2

@@ -2,6 +2,8 @@
 
 import re
 import time
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,10 +12,11 @@ from tests.dashboard.test_pages import eventually
 from tests.support.dynamodb.proxy import Proxy
 from tests.support.dynamodb.shared import shared_endpoint
 from tests.support.dynamodb.tables import empty_table, store_url
-from zae_limiter import SyncRepository
+from zae_limiter import RateLimiterUnavailable, SyncRepository
 from zae_limiter_dashboard.server import DashboardServer
 from zae_limiter_dashboard.settings import DashboardSettings
 from zae_limiter_ops.cli.shared.errors import GivenOptions
+from zae_limiter_ops.cli.shared.store import StoreLocation
 
 
 def stated_units(text):
@@ -105,3 +108,54 @@ def test_a_store_that_goes_down_under_an_open_page_is_told(proxied):
         text = eventually(lambda: live(client), lambda text: "does not answer" in text, 60)
         assert "Check that the store is running" in text
     assert is_back(eventually(lambda: live(client), is_back, 60))
+
+
+@pytest.mark.parametrize("outage", ["refusing", "black_hole"])
+def test_a_page_that_is_opened_in_an_outage_comes_back_by_itself(outage):
+    """Nobody has opened the store before; the page asks again, and has what it was asked for."""
+    with empty_table() as table, Proxy(shared_endpoint()) as proxy:
+        repository = SyncRepository.open("default", url=store_url(table, shared_endpoint()))
+        location = StoreLocation(store_url(table, proxy.url))
+        server = DashboardServer(
+            location.open, DashboardSettings(port=0), GivenOptions(), "default"
+        )
+        thread = server.start()
+        page = Page(repository, server)
+        fill(page.limiter)
+        try:
+            client = page.client()
+            with proxy.refusing() if outage == "refusing" else proxy.fault("black_hole"):
+                for path in ("overview", "entity?id=acme-web", "limits"):
+                    status, _, text = client.get(f"/n/default/{path}")
+                    assert status == 503
+                    assert "comes back by itself" in text
+                    assert "data-retry" in text
+                    assert f'href="/n/default/{path}">Try again' in text
+            eventually(lambda: client.get("/n/default/overview")[0], lambda status: status == 200)
+            assert is_back(eventually(lambda: live(client), is_back))
+            assert "acme-web" in client.page("entity", id="acme-web")
+        finally:
+            server.stop()
+            thread.join(20)
+            repository.close()
+
+
+def test_requests_in_an_outage_do_not_queue_for_each_other():
+    opened = []
+
+    def fails():
+        opened.append(time.monotonic())
+        time.sleep(0.3)
+        raise RateLimiterUnavailable("no answer")
+
+    server = DashboardServer(fails, DashboardSettings(port=0), GivenOptions(), "default")
+    thread = server.start()
+    try:
+        client = Page.client(SimpleNamespace(server=server))
+        with ThreadPoolExecutor(8) as pool:
+            answers = list(pool.map(lambda _: overview(client)[0], range(8)))
+        assert answers == [503] * 8
+        assert len(opened) == 1
+    finally:
+        server.stop()
+        thread.join(20)

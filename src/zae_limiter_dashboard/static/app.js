@@ -86,6 +86,29 @@ function showPause() {
 document.addEventListener("visibilitychange", refresh);
 setInterval(refresh, REFRESH_MS);
 
+// --- a page that could not be read comes back with the store
+
+const RETRY_MS = 3000; // the store has as long to answer
+
+if (document.querySelector("[data-retry]")) {
+  setInterval(() => {
+    if (document.hidden || isAsking) {
+      return;
+    }
+    isAsking = true;
+    fetch(location.href)
+      .then((answer) => {
+        if (answer.ok || answer.status === 401) {
+          location.reload();
+        }
+      })
+      .catch(() => {}) // the command may have ended; it is asked again
+      .finally(() => {
+        isAsking = false;
+      });
+  }, RETRY_MS);
+}
+
 // --- ages
 
 const loadedAt = performance.now();

@@ -191,7 +191,7 @@ def _stack_to_run_on(store: StoreLocation, place: str | None) -> LoadTestStack |
     from zae_limiter_lab.loadtest.cloud import LoadTestStack
 
     stack = LoadTestStack(*store.stack())
-    if stack.exists():
+    if stack.exists(must_answer=place == "aws"):
         return stack
     stack.close()
     if place == "aws":

@@ -7,14 +7,15 @@ import logging
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import quote
 
 from zae_limiter._async.repository import Repository
 from zae_limiter.clock import Clock
-from zae_limiter.exceptions import InfrastructureError
+from zae_limiter.exceptions import InfrastructureError, NamespaceNotFoundError
+from zae_limiter.store_url import parse_url
 from zae_limiter_lab.demo.invariant import Window, fullest_windows
 from zae_limiter_lab.demo.log import BucketLimit
 from zae_limiter_lab.demo.scenario import KEY_LIMITS, RESOURCE, DemoEntity, make_entities
@@ -26,6 +27,7 @@ PRINCIPAL = "zae-limiter demo"
 # Nobody waits for these calls, so a slow store or a busy machine makes the demo slower. With the
 # default of a limiter it would end in an error.
 REQUEST_TIMEOUT_S = 20.0
+FIRST_ANSWER_S = 3.0
 
 
 Watch = Callable[[DemoRun], None]
@@ -39,6 +41,8 @@ async def demo_repository(url: str | None) -> AsyncIterator[Repository]:
     """
     namespace = f"demo-{secrets.token_hex(4)}"
     if url is not None:
+        if parse_url(url).engine == "dynamodb":
+            await _hear_from(namespace, url)
         opening = Repository.open(
             namespace, url=url, provision="never", request_timeout=REQUEST_TIMEOUT_S
         )
@@ -55,6 +59,14 @@ async def demo_repository(url: str | None) -> AsyncIterator[Repository]:
         )
         async with await opening as repository:
             yield repository
+
+
+async def _hear_from(namespace: str, url: str) -> None:
+    """Raise soon if the store does not answer: the demo itself is more patient."""
+    builder = Repository.builder().namespace(namespace).url(url).provision("never")
+    with suppress(NamespaceNotFoundError):
+        async with await builder.request_timeout(FIRST_ANSWER_S).build():
+            pass
 
 
 async def _remove(repository: Repository, namespace: str) -> None:

@@ -17,7 +17,7 @@ from zae_limiter_lab.loadtest.lambda_builder import ImageContext, build_context
 from zae_limiter_lab.loadtest.template import template
 from zae_limiter_ops._sync.infra.stack_manager import OnEvent, SyncStackManager
 from zae_limiter_ops.infra import progress
-from zae_limiter_ops.transport.control import Control, ControlError
+from zae_limiter_ops.transport.control import Control, ControlError, Unreachable
 
 SUFFIX = "-loadtest"
 MANAGED_BY = "zae-limiter-loadtest"  # not the tag of limiters: `list` shows these alone
@@ -157,10 +157,17 @@ class LoadTestStack:
             self._empty(bucket)
         return self.manager.delete()
 
-    def exists(self) -> bool:
-        """Return whether a test can run here; False also if AWS cannot be asked."""
+    def exists(self, *, must_answer: bool = False) -> bool:
+        """Return whether a test can run here; False also if AWS cannot be asked.
+
+        With ``must_answer``, an endpoint that does not answer is an error.
+        """
         try:
             return bool(self.image_uri())
+        except Unreachable:
+            if must_answer:
+                raise
+            return False
         except ZAELimiterError:  # no region, no credentials, or a server without CloudFormation
             return False
 

@@ -13,9 +13,13 @@ import json
 import os
 import socket
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, wait
+from contextlib import suppress
 from difflib import get_close_matches
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from zae_limiter.exceptions import (
     InfrastructureError,
@@ -26,9 +30,14 @@ from zae_limiter.exceptions import (
 from zae_limiter.transport.aws_config import AwsConfig
 from zae_limiter.transport.messages import parse_endpoint
 
+T = TypeVar("T")
+
 CONNECT_S = 3.0
-CONNECT_ATTEMPTS = 2  # more attempts rarely help: the region or the network is wrong
+SILENT_ATTEMPTS = 2  # without an answer, more of them rarely help: region or network is wrong
 READ_S = 60.0  # for one answer; UpdateFunctionCode sends the whole package
+# An operator must not wait for what does not answer. All services that were never heard of get so
+# much time together, for finding credentials and addresses, connecting and answering.
+FIRST_ANSWER_S = 3.0
 ATTEMPTS = 6  # the control plane throttles; botocore backs off between attempts
 INVOKE_S = 910.0  # for the answer of a function, which may take 900 s
 MAX_PAYLOAD = 6_000_000  # bytes; Lambda's limit for a synchronous invocation
@@ -76,20 +85,50 @@ class Control:
         self._session: Any = None
         self._unknown_region: InfrastructureError | None = None
         self._serves_stacks: bool | None = None
+        self._heard: set[str] = set()  # where a service has answered
+        self._silent: dict[str, InfrastructureError] = {}  # where none has answered in time
+        self._patience_s = FIRST_ANSWER_S
         self._lock = threading.Lock()
 
     def call(self, service: str, operation: str, **parameters: Any) -> dict[str, Any]:
-        """Call an operation by botocore's method name, and raise our own errors."""
+        """Call an operation by botocore's method name, and raise our own errors.
+
+        A service that was never heard of must answer within a few seconds. If it does not, its
+        later calls fail at once.
+        """
+        where = self._where(service)
+        if where in self._heard or service == _INVOKE:  # a function may take long by right
+            return self._ask(service, operation, **parameters)
+        if where in self._silent:
+            raise self._silent[where]
+        if self._patience_s > 0:
+            with suppress(Exception):  # reading models takes a while; the call raises its error
+                self._client(service)
+        began = time.monotonic()
+        try:
+            answer = within(self._patience_s, partial(self._ask, service, operation, **parameters))
+        except Unreachable:
+            self._patience_s -= time.monotonic() - began
+            raise
+        if answer is not None:
+            return answer
+        self._silent[where] = self._no_answer(_api_name(service))
+        self._patience_s -= time.monotonic() - began
+        raise self._silent[where]
+
+    def _ask(self, service: str, operation: str, **parameters: Any) -> dict[str, Any]:
         from botocore.exceptions import BotoCoreError, ClientError
 
         if self._unknown_region is not None:  # no service has a host in an unknown region
             raise self._unknown_region
         try:
             answer: dict[str, Any] = getattr(self._client(service), operation)(**parameters)
+            self._heard.add(self._where(service))
             _read_streams(answer)
         except ZAELimiterError:  # there is no client to call
             raise
         except ClientError as error:
+            self._heard.add(self._where(service))
             raise _refused(_api_name(service), operation, error) from error
         except BotoCoreError as error:
             raise self._failed(_api_name(service), error) from error
@@ -99,6 +138,24 @@ class Control:
                 f"({type(error).__name__}); check the endpoint and any proxy before it"
             ) from error
         return answer
+
+    def _where(self, service: str) -> str:
+        """Return what answers for a service: an endpoint, which many services may share."""
+        name = _api_name(service)
+        return self._url_of(name) or name
+
+    def _no_answer(self, service: str) -> InfrastructureError:
+        place = self._shown_place(service)
+        if self._patience_s <= 0:
+            return Unreachable(f"{service} was not asked at {place}: other services do not answer")
+        return Unreachable(
+            f"{service} does not answer at {place} (within {FIRST_ANSWER_S:g} s); check the "
+            "region, the endpoint and the network"
+        )
+
+    def _shown_place(self, service: str) -> str:
+        url = self._url_of(service)
+        return url or f"region {self.region or 'of the AWS configuration'}"
 
     def serves_stacks(self) -> bool:
         """Return whether the endpoint has CloudFormation.
@@ -247,7 +304,7 @@ class Control:
             config=config,
             **options,
         )
-        client.meta.events.register("needs-retry", _give_up_connecting)
+        client.meta.events.register("needs-retry", _give_up)
         return client
 
     def _failed(self, service: str, error: Exception) -> Exception:
@@ -262,7 +319,7 @@ class Control:
                 f"AWS credentials were not found or have expired ({kind}); set "
                 "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile, or a role"
             )
-        where = self.endpoint_url or f"region {self.region or 'of the AWS configuration'}"
+        where = self._shown_place(service)
         if self.endpoint_url is None and _has_no_address(error):
             self._unknown_region = InfrastructureError(
                 f"{service} has no host in {where}{self._similar_region()}; check the region and "
@@ -320,15 +377,39 @@ def _read_streams(answer: dict[str, Any]) -> None:
             answer[name] = io.BytesIO(value.read())
 
 
-def _give_up_connecting(attempts: int, caught_exception: Any, **_: Any) -> None:
-    """Raise a connection error after a few attempts.
+def within(seconds: float, call: Callable[[], T]) -> T | None:
+    """Return the result of a call, or None if it takes longer; then it goes on by itself.
 
-    botocore would retry a failed connection as often as a throttled call.
+    Nothing else bounds the time for which a system looks up a name.
     """
-    from botocore.exceptions import ConnectTimeoutError, EndpointConnectionError
+    outcome: Future[T] = Future()
 
-    is_connecting = isinstance(caught_exception, ConnectTimeoutError | EndpointConnectionError)
-    if is_connecting and attempts >= CONNECT_ATTEMPTS:
+    def run() -> None:
+        try:
+            outcome.set_result(call())
+        except BaseException as error:  # noqa: BLE001 - raised again by the caller
+            outcome.set_exception(error)
+
+    if seconds <= 0:
+        return None
+    threading.Thread(target=run, name="control-plane", daemon=True).start()
+    wait([outcome], seconds)
+    return outcome.result() if outcome.done() else None
+
+
+def _give_up(attempts: int, caught_exception: Any, **_: Any) -> None:
+    """Raise the error of an endpoint that is silent after a few attempts.
+
+    botocore would retry such a call as often as a throttled one.
+    """
+    from botocore.exceptions import (
+        ConnectTimeoutError,
+        EndpointConnectionError,
+        ReadTimeoutError,
+    )
+
+    silent = (ConnectTimeoutError, EndpointConnectionError, ReadTimeoutError)
+    if isinstance(caught_exception, silent) and attempts >= SILENT_ATTEMPTS:
         raise caught_exception
 
 

@@ -34,7 +34,7 @@ from zae_limiter.settings import Settings
 from zae_limiter.transport.aio import asleep  # unasync: remove
 from zae_limiter_ops._async.infra.stack_manager import OnEvent, StackChange, StackManager
 from zae_limiter_ops.infra import names, packages, progress
-from zae_limiter_ops.transport.control import AControl, ControlError
+from zae_limiter_ops.transport.control import FIRST_ANSWER_S, AControl, ControlError
 
 # sync: from zae_limiter.transport.threads import sleep
 
@@ -255,7 +255,7 @@ class Deployment:
         Raises InfrastructureNotFoundError without a table, and ForeignTableError for a table of
         another form.
         """
-        async with self.opened_engine() as engine:
+        async with self.opened_engine(request_timeout=FIRST_ANSWER_S) as engine:
             return await read_version_record(engine.client)
 
     async def _refuse_other_version(self) -> None:
@@ -299,13 +299,15 @@ class Deployment:
                 await engine.documents.put(RESERVED_NAMESPACE, VERSION_RECORD, record)
 
     @asynccontextmanager
-    async def opened_engine(self, clock: ServerClock | None = None) -> AsyncIterator[DynamoEngine]:
+    async def opened_engine(
+        self, clock: ServerClock | None = None, request_timeout: float = REQUEST_TIMEOUT_S
+    ) -> AsyncIterator[DynamoEngine]:
         """Open an engine on the table for the block."""
         client = DynamoClient(
             table.table_name(self.name),
             region=self.manager.region,
             endpoint_url=self.manager.endpoint_url,
-            request_timeout=REQUEST_TIMEOUT_S,
+            request_timeout=request_timeout,
             server_clock=clock,
         )
         engine = DynamoEngine(client, Settings())

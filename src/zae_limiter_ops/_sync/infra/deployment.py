@@ -36,7 +36,7 @@ from zae_limiter.settings import Settings
 from zae_limiter.transport.threads import sleep
 from zae_limiter_ops._sync.infra.stack_manager import OnEvent, StackChange, SyncStackManager
 from zae_limiter_ops.infra import names, packages, progress
-from zae_limiter_ops.transport.control import Control, ControlError
+from zae_limiter_ops.transport.control import FIRST_ANSWER_S, Control, ControlError
 
 DEFAULT_NAMESPACE = "default"
 REQUEST_TIMEOUT_S = 10.0  # longer than an acquire's: only a deployment waits for these calls
@@ -255,7 +255,7 @@ class Deployment:
         Raises InfrastructureNotFoundError without a table, and ForeignTableError for a table of
         another form.
         """
-        with self.opened_engine() as engine:
+        with self.opened_engine(request_timeout=FIRST_ANSWER_S) as engine:
             return read_version_record(engine.client)
 
     def _refuse_other_version(self) -> None:
@@ -299,13 +299,15 @@ class Deployment:
                 engine.documents.put(RESERVED_NAMESPACE, VERSION_RECORD, record)
 
     @contextmanager
-    def opened_engine(self, clock: ServerClock | None = None) -> Iterator[DynamoEngine]:
+    def opened_engine(
+        self, clock: ServerClock | None = None, request_timeout: float = REQUEST_TIMEOUT_S
+    ) -> Iterator[DynamoEngine]:
         """Open an engine on the table for the block."""
         client = DynamoClient(
             table.table_name(self.name),
             region=self.manager.region,
             endpoint_url=self.manager.endpoint_url,
-            request_timeout=REQUEST_TIMEOUT_S,
+            request_timeout=request_timeout,
             server_clock=clock,
         )
         engine = DynamoEngine(client, Settings())

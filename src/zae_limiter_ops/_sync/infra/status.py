@@ -23,6 +23,7 @@ from zae_limiter_ops._sync.infra.kept_batches import KeptBatches
 from zae_limiter_ops.infra import names
 from zae_limiter_ops.infra.aggregator import ARCHIVE, QUEUE
 from zae_limiter_ops.infra.packages import FunctionPackage, is_placeholder
+from zae_limiter_ops.transport.control import FIRST_ANSWER_S
 
 DAY_S = 86_400
 RECENT_S = 3600  # the period of errors and lag in the report
@@ -118,7 +119,7 @@ class StatusReader:
     def _ask_table(self) -> tuple[float | None, dict[str, Any], int | None]:
         """Return the latency of a read, the version record, and the number of namespaces."""
         try:
-            with self._deployment.opened_engine() as engine:
+            with self._deployment.opened_engine(request_timeout=FIRST_ANSWER_S) as engine:
                 # The first call also connects, which is not measured.
                 record = read_version_record(engine.client) or {}
                 began = time.perf_counter()

@@ -104,6 +104,9 @@ def open_route(
                 return
         finally:
             remote.close()
+    if location.has_stack:
+        with location.open(create=create):  # a store that does not answer must not take longer
+            pass
     with location.open(create=create, timeout_s=APPLY_TIMEOUT_S) as repository:
         yield DirectRoute(repository, principal)
 

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
 DEFAULT_NAMESPACE = "default"
 DEFAULT_STACK = "zae-limiter"
-# Longer than the library's 2 s: at a shell, a late answer is better than an error.
-REQUEST_TIMEOUT_S = 5.0
+# Longer than the library's 2 s: at a shell, a late answer is better than an error. A command that
+# gets no answer must end within 5 s, of which the start of the interpreter takes a part.
+REQUEST_TIMEOUT_S = 3.0
 
 
 StackPlace: TypeAlias = tuple[str, str | None, str | None]  # name, region, endpoint

@@ -126,11 +126,12 @@ def check(store: StoreLocation, output: str) -> None:
     Example:
       zae-limiter check --name my-app
 
-    JSON: name, client_version, stack_version, functions_version, functions_without_code, schema,
-    client_schema, compatible, advice.
+    JSON: name, client_version, stack_version, functions_version, functions_without_code (null: not
+    looked at), schema, client_schema, compatible, advice.
     """
     place = store.stack()
     state = _versions(place)
+    note = state.pop("note")
     compatible, advice = _verdict(state)
     data = {"name": place[0], **state, "compatible": compatible, "advice": advice or None}
     if output == "json":
@@ -145,8 +146,9 @@ def check(store: StoreLocation, output: str) -> None:
                 ("compatible", "yes" if compatible else "no"),
             ]
         )
-        if advice:
-            print_hint(output, advice)
+        for hint in (advice, note):
+            if hint:
+                print_hint(output, hint)
     if not compatible:
         click.get_current_context().exit(1)
 
@@ -159,7 +161,7 @@ def _versions(place: StackPlace) -> dict[str, Any]:
     deployment = Deployment(*place)
     try:
         record = deployment.existing_version_record()
-        without_code = _functions_without_code(deployment)
+        without_code, note = _functions_without_code(deployment)
     except InfrastructureNotFoundError:
         raise click.ClickException(
             f"there is no limiter named {place[0]!r}; list the limiters: {suggested('list')}"
@@ -171,20 +173,21 @@ def _versions(place: StackPlace) -> dict[str, Any]:
         "client_version": __version__,
         "stack_version": versions.get("client_version"),
         "functions_version": versions.get(table.FUNCTIONS_VERSION),
-        "functions_without_code": list(without_code),
+        "functions_without_code": without_code,
+        "note": note,
         "schema": table.version_of(record),
         "client_schema": version_record.SCHEMA_VERSION,
     }
 
 
-def _functions_without_code(deployment: Deployment) -> tuple[str, ...]:
-    """Return the functions without code; none if the caller may not look at functions."""
+def _functions_without_code(deployment: Deployment) -> tuple[list[str] | None, str]:
+    """Return the functions without code; None and the reason if nobody could look at them."""
     from zae_limiter.exceptions import InfrastructureError
 
     try:
-        return deployment.functions_without_code()
-    except InfrastructureError:
-        return ()
+        return list(deployment.functions_without_code()), ""
+    except InfrastructureError as error:
+        return None, f"note: the functions were not looked at: {error}"
 
 
 def _verdict(state: dict[str, Any]) -> tuple[bool, str]:
