@@ -30,7 +30,6 @@ from zae_limiter.admission.shards.combined import CombinedImage, combine
 from zae_limiter.admission.shards.combined import fit_at_ms as fit_together_at_ms
 from zae_limiter.admission.slots import SlotHold, retry_after_s, swept, take_slots
 from zae_limiter.admission.switches import under_switch
-from zae_limiter.admission.tally import Tally
 from zae_limiter.admission.usage import with_through_child, with_units_through_children
 from zae_limiter.models.status import LimitStatus
 from zae_limiter.models.switches import SwitchMode
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
     from zae_limiter.models.limit import Limit
 
 
-ELSEWHERE = Tally(elsewhere=1)
 UNENFORCED = (SwitchMode.SHADOW.value, SwitchMode.BYPASS.value)
 
 
@@ -132,7 +130,7 @@ def plan_charge(
         seen.admitted_counted,
         seen.writes + 1,
         through,
-        seen.tally.plus(ELSEWHERE) if charge.counts_elsewhere and is_acquire else seen.tally,
+        seen.tally.with_call_elsewhere() if charge.counts_elsewhere and is_acquire else seen.tally,
         seen.holds,
         None,  # a charge removes a pause that is over
         seen.life,

@@ -34,6 +34,9 @@ class Refusals(NamedTuple):
 
     def plus(self, other: Refusals) -> Refusals:
         """Return the later and the more frequent one of both."""
+        if self.frequent == other.frequent == self.latest == other.latest:  # nearly always
+            at_s = max(self.at_s, other.at_s)
+            return Refusals(self.latest, at_s, self.frequent, self.votes + other.votes)
         last = self if self.at_s > other.at_s else other
         most, least = (self, other) if self.votes > other.votes else (other, self)
         votes = most.votes - least.votes
@@ -121,6 +124,23 @@ class Tally(NamedTuple):
             both_refusals(self.refusals, other.refusals),
         )
 
+    def with_call_elsewhere(self) -> Tally:
+        """Count an admitted acquire that is a call of another bucket.
+
+        The charge of every parent does this. So it is written out, instead of ``_replace``.
+        """
+        rejected, of_children, waited, asked, shadowed, as_further, elsewhere, refusals = self
+        return Tally(
+            rejected,
+            of_children,
+            waited,
+            asked,
+            shadowed,
+            as_further,
+            elsewhere + 1,
+            refusals,
+        )
+
     def with_names(self, entity_id: str, resource: str) -> Tally:
         """Return the tally with what refused by full names, to be added to other buckets'."""
         if self.refusals is None:
@@ -192,33 +212,33 @@ def tallies_of(ended: AcquireEnd, now_ms: int) -> dict[str, Tally]:
     exceeded = [status for status in statuses if status.exceeded]
     is_rejected = bool(statuses) or ended.refused_by is not None
     rejected, waited = int(is_rejected), int(ended.has_waited)
-    own = Tally(rejected, 0, waited, _asked(exceeded))
-    if ended.is_further:
-        own = own._replace(as_further=rejected)
-    refused_by = ended.refused_by or limited_by(statuses)
-    tallies = {entity_id: _with_refusal(own, entity_id, ended.resource, refused_by, at_s)}
+    refused_by = ended.refused_by or limited_by(exceeded)
+    as_further = rejected if ended.is_further else 0
+    refusals = _refusals(refused_by, entity_id, ended.resource, at_s)
+    own = Tally(rejected, 0, waited, _asked(exceeded), 0, as_further, 0, refusals)
+    tallies = {entity_id: own}
     for status in exceeded:
         parent_id = status.entity_id
         if parent_id not in tallies:
             of_parent = [each for each in exceeded if each.entity_id == parent_id]
-            tally = Tally(1, 1, 0, _asked(of_parent))
-            refused_by = limited_by(of_parent)
-            tallies[parent_id] = _with_refusal(tally, parent_id, ended.resource, refused_by, at_s)
+            refusals = _refusals(limited_by(of_parent), parent_id, ended.resource, at_s)
+            tallies[parent_id] = Tally(1, 1, 0, _asked(of_parent), refusals=refusals)
     return tallies
 
 
-def _with_refusal(
-    tally: Tally, entity_id: str, resource: str, refused_by: LimitedBy | None, at_s: int
-) -> Tally:
-    """Add what refused an acquire, without the names that the bucket has itself."""
+def _refusals(
+    refused_by: LimitedBy | None, entity_id: str, resource: str, at_s: int
+) -> Refusals | None:
+    """Return what refused one acquire, without the names that the bucket has itself."""
     if refused_by is None:
-        return tally
+        return None
+    by_entity, by_resource, limit = refused_by
     short = LimitedBy(
-        "" if refused_by.entity_id == entity_id else refused_by.entity_id,
-        "" if refused_by.resource == resource else refused_by.resource,
-        refused_by.limit,
+        "" if by_entity == entity_id else by_entity,
+        "" if by_resource == resource else by_resource,
+        limit,
     )
-    return tally._replace(refusals=Refusals(short, at_s, short, 1))
+    return Refusals(short, at_s, short, 1)
 
 
 def _asked(exceeded: Iterable[LimitStatus]) -> dict[str, int]:

@@ -45,5 +45,10 @@ def limited_by(statuses: Iterable[LimitStatus]) -> LimitedBy | None:
 
 def longest_wait(statuses: Iterable[LimitStatus]) -> LimitStatus | None:
     """Return the violation with the longest wait; None if no limit is exceeded."""
-    exceeded = (status for status in statuses if status.exceeded)
-    return max(exceeded, key=lambda status: status.retry_after_seconds, default=None)
+    worst = None
+    for status in statuses:
+        if not status.exceeded:
+            continue
+        if worst is None or status.retry_after_seconds > worst.retry_after_seconds:
+            worst = status
+    return worst
