@@ -42,7 +42,7 @@ NAMES = (
 )
 ALL_PERCENT = 100  # from here on a threshold is logged as a warning
 # The amounts of further resources of an acquire, by entity and resource.
-FurtherAmounts = Mapping[tuple[str, str], Mapping[str, int]]
+FurtherAmounts = Mapping[tuple[str, str], Mapping[str, "int | Decimal"]]
 COROUTINE_FLAG = 0x80  # inspect.CO_COROUTINE; the module inspect is slow to import
 
 
@@ -56,7 +56,7 @@ class AcquireEvent:
 
     entity_id: str
     resource: str
-    consume: Mapping[str, int]
+    consume: Mapping[str, int | Decimal]
     statuses: tuple[LimitStatus, ...]
     duration_s: float  # of the whole acquire, including the time of waiting
     waited_s: float = 0.0  # the part in which it waited for tokens
@@ -73,7 +73,7 @@ class RejectEvent:
 
     entity_id: str
     resource: str
-    consume: Mapping[str, int]
+    consume: Mapping[str, int | Decimal]
     statuses: tuple[LimitStatus, ...]
     retry_after_seconds: float
     duration_s: float
@@ -121,8 +121,8 @@ class SettleEvent:
 
     entity_id: str
     resource: str
-    cost: Mapping[str, int]
-    written: Mapping[str, int]
+    cost: Mapping[str, int | Decimal]
+    written: Mapping[str, int | Decimal]
     failed: bool
     lost: bool
     duration_s: float  # of the block
@@ -311,7 +311,11 @@ class AcquireWatch:
         return self._observer.is_shadow
 
     def acquired(
-        self, consume: Mapping[str, int], statuses: tuple[LimitStatus, ...], *, cascade: bool
+        self,
+        consume: Mapping[str, int | Decimal],
+        statuses: tuple[LimitStatus, ...],
+        *,
+        cascade: bool,
     ) -> None:
         self._entered_s = monotonic()
         event = AcquireEvent(
@@ -327,7 +331,10 @@ class AcquireWatch:
         self._observer.notify("on_acquire", event)
 
     def rejected(
-        self, consume: Mapping[str, int], error: RateLimitExceeded, began_s: float | None = None
+        self,
+        consume: Mapping[str, int | Decimal],
+        error: RateLimitExceeded,
+        began_s: float | None = None,
     ) -> bool:
         """Report a rejection of the acquire, or of a consume that began at ``began_s``.
 
@@ -352,7 +359,7 @@ class AcquireWatch:
 
     def overdrawn(
         self,
-        consume: Mapping[str, int],
+        consume: Mapping[str, int | Decimal],
         statuses: tuple[LimitStatus, ...],
         began_s: float | None = None,
     ) -> None:
@@ -388,8 +395,8 @@ class AcquireWatch:
 
     def settled(
         self,
-        cost: Mapping[str, int],
-        written: Mapping[str, int],
+        cost: Mapping[str, int | Decimal],
+        written: Mapping[str, int | Decimal],
         *,
         failed: bool,
         lost: bool,

@@ -20,6 +20,12 @@ def _found(wrong):
         "SyncRateLimiter().acquire('key', 'gpt-4', {'rpm': 1}, on_unavailable='alow')\n"
         "SyncRateLimiter().get_usage_snapshots('key', window_type='hour')\n"
         "from zae_limiter import RateLimter\n"
+        "Limit.quota('tokens', 5, per='fortnight')\n"
+        "Limit.budget('usd', 5, per='months')\n"
+        "from zae_limiter import llm\n"
+        "def read(call: llm.SyncLlmCall) -> None:\n"
+        "    for chunk in call.stream([b'data']):\n"
+        "        chunk.choices\n"
     )
     command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary"]
     result = subprocess.run(
@@ -35,6 +41,8 @@ WRONG = (
     (4, "call-arg"),
     *((line, "arg-type") for line in range(5, 9)),
     (9, "attr-defined"),
+    *((line, "arg-type") for line in (10, 11)),
+    (15, "attr-defined"),
 )
 
 

@@ -1,5 +1,7 @@
 """A user's program, checked by mypy in strict mode; it is never run."""
 
+from collections.abc import AsyncIterator, Iterator
+from decimal import Decimal
 from typing import Any, assert_type
 
 from zae_limiter import (
@@ -30,7 +32,9 @@ async def asynchronous() -> None:
     limiter = RateLimiter(repository=repo)
     async with limiter.acquire("key", "gpt-4", {"rpm": 1}) as lease:
         assert_type(lease, Lease)
-        assert_type(lease.consumed, dict[str, Any])
+        assert_type(lease.consumed, dict[str, int | Decimal])
+        assert_type(lease.remaining, dict[str, int | Decimal])
+        await lease.settle({"tpm": lease.consumed["tpm"] // 2})
         await lease.adjust(tpm=3)
         await lease.adjust({"gpt-4.tokens": 3})
     also = limiter.acquire(
@@ -38,7 +42,7 @@ async def asynchronous() -> None:
     )
     async with also as lease:
         assert_type(lease.resource(("org", "all")), Lease)
-    assert_type(await limiter.available("key", "gpt-4"), dict[str, Any])
+    assert_type(await limiter.available("key", "gpt-4"), dict[str, int | Decimal])
     assert_type(await limiter.check_availability("key", "gpt-4"), Availability)
     assert_type(await limiter.create_entity("key", parent_id="p", cascade=True), Entity)
     assert_type(await limiter.ensure_entity("key", parent_id="p", cascade=True), Entity)
@@ -55,6 +59,35 @@ async def asynchronous() -> None:
         assert_type(opened, Repository)
     own = RateLimiter(url="memory://", namespace="tenant", request_timeout=5)
     assert_type(await own.open(), Repository)
+
+
+class Event:
+    """An event of an SDK."""
+
+    text: str
+
+
+class Events:
+    """The stream of an SDK, in one form for both trees."""
+
+    async def __aiter__(self) -> AsyncIterator[Event]:
+        yield Event()
+
+    def __iter__(self) -> Iterator[Event]:
+        yield Event()
+
+
+async def with_streams(call: llm.LlmCall, sync_call: llm.SyncLlmCall) -> None:
+    assert_type(call.stream(Events()), llm.LlmStream[Event])
+    async for event in call.stream(Events()):
+        assert_type(event.text, str)
+    for chunk in sync_call.stream(Events()):
+        assert_type(chunk, Event)
+    bedrock: dict[str, Any] = {}
+    assert_type(call.stream(bedrock), llm.LlmStream[Any])
+    assert_type(sync_call.stream(bedrock), llm.SyncLlmStream[Any])
+    unknown: Any = None
+    assert_type(sync_call.stream(unknown), llm.SyncLlmStream[Any])
 
 
 async def with_models(limiter: RateLimiter, sync_limiter: SyncRateLimiter) -> None:
@@ -81,6 +114,7 @@ def synchronous() -> None:
     assert_type(limiter.create_entity("key"), Entity)
     assert_type(limiter.set_parent("key", "project", cascade=False), Entity)
     assert_type(Limit.parse("rpm:60"), Limit)
+    assert_type(Limit.quota("tokens", 5, per="quarter"), Limit)
     with outage(repo), outage(limiter):
         pass
     assert_type(repo.namespace("other"), SyncRepository)

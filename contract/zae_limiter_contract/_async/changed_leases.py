@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from decimal import Decimal
 
 import pytest
 
@@ -169,7 +170,7 @@ class ChangedLeaseContract(Contract):
         assert await _both(limited_child) == (160, 80)
 
 
-async def _available(world: World) -> dict[str, int]:
+async def _available(world: World) -> dict[str, int | Decimal]:
     return await world.limiter.available(USER, API)
 
 

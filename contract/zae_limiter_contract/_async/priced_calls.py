@@ -49,7 +49,7 @@ class PricedCallContract(Contract):
 
     async def dollars_left(self, world: World) -> Decimal:
         found = await world.limiter.available(USER, API)
-        return found["usd"]  # type: ignore[no-any-return]
+        return Decimal(found["usd"])
 
     async def test_a_budget_of_all_models_pays_for_a_call(
         self, world: World, prices: llm.Prices

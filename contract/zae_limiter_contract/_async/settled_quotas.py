@@ -291,7 +291,7 @@ class SettledQuotaContract(Contract):
         for ends in [True, False] * 12:
             call = world.acquire(tokens=chance.randrange(30))
             lease = await call.__aenter__()
-            used, held = 0, lease.consumed["tokens"]
+            used, held = 0, int(lease.consumed["tokens"])
             steps: list[tuple[str, int]] = []
             for _ in range(chance.randrange(6)):
                 step = chance.choice(["consume", "release", "settle", "adjust"])
@@ -315,7 +315,7 @@ class SettledQuotaContract(Contract):
                 assert await use_of(world) == (before + used, held), steps
             if ends:
                 await call.__aexit__(Failure, Failure(), None)
-                before += min(lease.consumed["tokens"], _settled_in(steps))
+                before += min(int(lease.consumed["tokens"]), _settled_in(steps))
             else:
                 before += used
                 world.clock.advance(seconds=2 * TTL_S)

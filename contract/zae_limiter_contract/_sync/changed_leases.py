@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from decimal import Decimal
 
 import pytest
 
@@ -171,7 +172,7 @@ class ChangedLeaseContract(Contract):
         assert _both(limited_child) == (160, 80)
 
 
-def _available(world: World) -> dict[str, int]:
+def _available(world: World) -> dict[str, int | Decimal]:
     return world.limiter.available(USER, API)
 
 

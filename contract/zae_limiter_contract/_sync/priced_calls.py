@@ -51,7 +51,7 @@ class PricedCallContract(Contract):
 
     def dollars_left(self, world: World) -> Decimal:
         found = world.limiter.available(USER, API)
-        return found["usd"]  # type: ignore[no-any-return]
+        return Decimal(found["usd"])
 
     def test_a_budget_of_all_models_pays_for_a_call(self, world: World, prices: llm.Prices) -> None:
         world.configure(*LIMITS[1:])

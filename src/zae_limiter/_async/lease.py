@@ -22,6 +22,8 @@ from zae_limiter.exceptions import (
 from zae_limiter.models.limit import check_amounts
 
 if TYPE_CHECKING:
+    from decimal import Decimal
+
     from zae_limiter._async.acquire import AcquireCall
     from zae_limiter._async.holds import HeldQuotas
     from zae_limiter._async.pending_ends import PendingEnd
@@ -94,7 +96,7 @@ class Lease:
         )
 
     @property
-    def consumed(self) -> dict[str, Any]:
+    def consumed(self) -> dict[str, int | Decimal]:
         """Return the cost of the block if it succeeds, by limit, adjustments included.
 
         Amounts are whole tokens; those of a budget are Decimal, in currency units.
@@ -171,7 +173,7 @@ class Lease:
         return (self._watch.would_reject or ()) if self._watch is not None else ()
 
     @property
-    def remaining(self) -> dict[str, Any]:
+    def remaining(self) -> dict[str, int | Decimal]:
         """Return the remaining whole tokens of each limit, negative in debt; see ``statuses``.
 
         If the entity cascades, this is the smaller number of the entity and its parent.

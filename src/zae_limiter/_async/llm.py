@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Generic, Self, overload
 
 from zae_limiter._async.acquire import Acquire
 from zae_limiter._async.lease import Lease
@@ -32,8 +32,17 @@ from zae_limiter.llm.records import CallRecord, StreamRecord
 from zae_limiter.llm.usage import DEFAULT_METER, Meter, Usage
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
     from zae_limiter.llm.prices import ModelPrice, Prices
     from zae_limiter.models.limit import Amount
+
+    # With the default, the bare name is a stream of any chunks. No program needs it at run time.
+    Chunk = TypeVar("Chunk", default=Any)
+else:
+    from typing import TypeVar
+
+    Chunk = TypeVar("Chunk")
 
 Observer = Callable[[str, Usage], None]
 
@@ -278,7 +287,13 @@ class LlmCall:
         """Note a usage that the caller knows in another way."""
         self._call_record.record_usage(usage)
 
-    def stream(self, source: Any) -> LlmStream:
+    @overload
+    def stream(self, source: Mapping[str, Any]) -> LlmStream[Any]: ...
+    @overload
+    def stream(self, source: AsyncIterable[Chunk]) -> LlmStream[Chunk]: ...
+    @overload
+    def stream(self, source: Any) -> LlmStream[Any]: ...
+    def stream(self, source: Any) -> LlmStream[Any]:
         """Return an iterator over the stream that settles the call when it ends or is dropped.
 
         ``source`` is the stream that the SDK returns: its events, or the bytes of server-sent
@@ -330,7 +345,7 @@ class LlmCall:
         return self._call_record.provider_wait
 
 
-class LlmStream:
+class LlmStream(Generic[Chunk]):
     """An iterator over the unchanged events of a stream, which settles its call.
 
     It settles at the end, at an error, when it is closed, when its reader is cancelled, and when it
@@ -338,7 +353,7 @@ class LlmStream:
     """
 
     def __init__(
-        self, call: LlmCall, record: StreamRecord, source: Any, events: AsyncIterator[Any]
+        self, call: LlmCall, record: StreamRecord, source: Any, events: AsyncIterator[Chunk]
     ) -> None:
         self._call = call  # keeps the call alive, which ends with its last stream
         self._settler = settler = call._settler  # noqa: SLF001 - part of this module
@@ -352,7 +367,7 @@ class LlmStream:
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Any:
+    async def __anext__(self) -> Chunk:
         self._stream_record.reader_id = acaller_id()
         try:
             event = await anext(self._events)

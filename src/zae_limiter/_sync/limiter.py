@@ -23,6 +23,8 @@ from zae_limiter.models.limit import Limit, LimitName, check_amounts, check_limi
 from zae_limiter.naming import DEFAULT_RESOURCE, check_bucket_names, check_entity_id, check_resource
 
 if TYPE_CHECKING:
+    from decimal import Decimal
+
     from zae_limiter.hooks import Observer
     from zae_limiter.models.limit import Amount
     from zae_limiter.models.stack import StackOptions
@@ -195,7 +197,7 @@ class SyncRateLimiter(Management, Unpicklable):
         resource: str,
         limits: Iterable[Limit] | None = None,
         use_stored_limits: bool | None = None,
-    ) -> dict[str, Any]:
+    ) -> dict[str, int | Decimal]:
         """Return the whole tokens that an acquire could take now; negative while in debt.
 
         The amounts of budgets are Decimal, in currency units.
@@ -203,7 +205,7 @@ class SyncRateLimiter(Management, Unpicklable):
         The number is 0 while the bucket is paused or denied. If the entity cascades and its parent
         has the same limit, it is the smaller level of both.
         """
-        levels: dict[str, Any] = {}
+        levels: dict[str, int | Decimal] = {}
         stored = _prefers_stored("available", use_stored_limits)
         for status in self._statuses(entity_id, resource, {}, limits, stored):
             is_stopped = status.paused_seconds or status.mode == "deny"

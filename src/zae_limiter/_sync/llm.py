@@ -5,9 +5,9 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Generic, Self, overload
 
 from zae_limiter._sync.acquire import Acquire
 from zae_limiter._sync.lease import SyncLease
@@ -32,8 +32,17 @@ from zae_limiter.llm.records import CallRecord, StreamRecord
 from zae_limiter.llm.usage import DEFAULT_METER, Meter, Usage
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
     from zae_limiter.llm.prices import ModelPrice, Prices
     from zae_limiter.models.limit import Amount
+
+    # With the default, the bare name is a stream of any chunks. No program needs it at run time.
+    Chunk = TypeVar("Chunk", default=Any)
+else:
+    from typing import TypeVar
+
+    Chunk = TypeVar("Chunk")
 
 Observer = Callable[[str, Usage], None]
 
@@ -278,7 +287,13 @@ class SyncLlmCall:
         """Note a usage that the caller knows in another way."""
         self._call_record.record_usage(usage)
 
-    def stream(self, source: Any) -> SyncLlmStream:
+    @overload
+    def stream(self, source: Mapping[str, Any]) -> SyncLlmStream[Any]: ...
+    @overload
+    def stream(self, source: Iterable[Chunk]) -> SyncLlmStream[Chunk]: ...
+    @overload
+    def stream(self, source: Any) -> SyncLlmStream[Any]: ...
+    def stream(self, source: Any) -> SyncLlmStream[Any]:
         """Return an iterator over the stream that settles the call when it ends or is dropped.
 
         ``source`` is the stream that the SDK returns: its events, or the bytes of server-sent
@@ -330,7 +345,7 @@ class SyncLlmCall:
         return self._call_record.provider_wait
 
 
-class SyncLlmStream:
+class SyncLlmStream(Generic[Chunk]):
     """An iterator over the unchanged events of a stream, which settles its call.
 
     It settles at the end, at an error, when it is closed, when its reader is cancelled, and when it
@@ -338,7 +353,7 @@ class SyncLlmStream:
     """
 
     def __init__(
-        self, call: SyncLlmCall, record: StreamRecord, source: Any, events: Iterator[Any]
+        self, call: SyncLlmCall, record: StreamRecord, source: Any, events: Iterator[Chunk]
     ) -> None:
         self._call = call  # keeps the call alive, which ends with its last stream
         self._settler = settler = call._settler  # noqa: SLF001 - part of this module
@@ -352,7 +367,7 @@ class SyncLlmStream:
     def __iter__(self) -> Self:
         return self
 
-    def __next__(self) -> Any:
+    def __next__(self) -> Chunk:
         self._stream_record.reader_id = caller_id()
         try:
             event = next(self._events)

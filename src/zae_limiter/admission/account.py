@@ -8,7 +8,7 @@ K - W if it failed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from zae_limiter.admission.in_force import check_money, stored_units
 from zae_limiter.admission.quotas import QuotaHold
@@ -16,6 +16,8 @@ from zae_limiter.admission.request import NO_NAMES, ChargeOutcome, Grant, Settle
 from zae_limiter.exceptions import ValidationError
 
 if TYPE_CHECKING:
+    from decimal import Decimal
+
     from zae_limiter.models.status import LimitStatus
 
 NOTHING: Mapping[str, int] = {}
@@ -107,7 +109,7 @@ class LeaseAccount(NamedTuple):
                 raise no_budget(f"{operation}.{name}", amount)
         return units
 
-    def shown(self, units: Mapping[str, int]) -> dict[str, Any]:
+    def shown(self, units: Mapping[str, int]) -> dict[str, int | Decimal]:
         """Return amounts of the account as callers see them."""
         money = self.budget_names()
         if not money:

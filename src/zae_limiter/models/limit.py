@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import wraps
-from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, ParamSpec
 
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.timestamps import MILLI
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     Amount = int | Decimal | str  # of a call: whole tokens, or money of a budget
 
 P = ParamSpec("P")
+Period = Literal["minute", "hour", "day", "week", "month", "quarter", "year"]  # of a window
 MAX_TOKENS = 10**15  # a century of refill still fits the 38 digits of a DynamoDB number
 MAX_PERIOD_SECONDS = 100 * 366 * 86_400  # a century
 MAX_LIMITS = 32  # per call or configuration level; it bounds the size of an item and of a write
@@ -214,7 +215,7 @@ class Limit:
         name: str,
         amount: int,
         *,
-        per: str | None = None,
+        per: Period | None = None,
         every: int = 1,
         zone: str = "UTC",
         on: int | str | None = None,
@@ -245,7 +246,7 @@ class Limit:
         amount: Decimal | str | int,
         *,
         currency: str = DEFAULT_CURRENCY,
-        per: str | None = None,
+        per: Period | None = None,
         every: int = 1,
         zone: str = "UTC",
         on: int | str | None = None,

@@ -126,9 +126,9 @@ class Availability:
         return self.available
 
 
-def least_available(statuses: Iterable[LimitStatus]) -> dict[str, Any]:
+def least_available(statuses: Iterable[LimitStatus]) -> dict[str, int | Decimal]:
     """Return the remaining tokens by limit: the smaller number of an entity and its parent."""
-    left: dict[str, Any] = {}
+    left: dict[str, int | Decimal] = {}
     for status in statuses:
         name, available = status.limit_name, status.available
         left[name] = min(available, left.get(name, available))

@@ -19,6 +19,8 @@ from zae_limiter_lab.demo.invariant import fullest_windows
 from zae_limiter_lab.demo.log import BucketLimit, GrantLog, Moment
 
 if TYPE_CHECKING:
+    from decimal import Decimal
+
     from zae_limiter._sync.repository import SyncRepository
     from zae_limiter.models.limit import Limit
 
@@ -69,18 +71,18 @@ class LedgerEntry:
     def granted(self) -> None:
         self._write(GRANT, self._amounts)
 
-    def ended(self, consumed: Mapping[str, int]) -> None:
+    def ended(self, consumed: Mapping[str, int | Decimal]) -> None:
         """Note the end of a block; ``consumed`` is its whole cost."""
         names = self._amounts.keys() | consumed.keys()
         changes = {name: consumed.get(name, 0) - self._amounts.get(name, 0) for name in names}
         if any(changes.values()):
             self._write(SETTLEMENT, changes)
 
-    def failed(self, kept: Mapping[str, int]) -> None:
+    def failed(self, kept: Mapping[str, int | Decimal]) -> None:
         """Note a block that raised: everything except ``kept`` was given back."""
         self.ended(kept)
 
-    def _write(self, kind: str, amounts: Mapping[str, int]) -> None:
+    def _write(self, kind: str, amounts: Mapping[str, int | Decimal]) -> None:
         self._writer.write(
             kind, self._entity_id, self._resource, dict(amounts), self._began_ms, _now_ms()
         )

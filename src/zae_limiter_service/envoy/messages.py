@@ -18,6 +18,7 @@ from zae_limiter_service.envoy.decisions import DescriptorAsk
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from zae_limiter.models.limit import Period
     from zae_limiter.models.status import LimitStatus
     from zae_limiter_service.envoy.decisions import Decision, Verdict
     from zae_limiter_service.envoy.rules import DescriptorTarget
@@ -27,7 +28,7 @@ Unit = Response.RateLimit.Unit
 MAX_UINT32 = 2**32 - 1
 UNITS = {1: Unit.SECOND, 60: Unit.MINUTE, 3600: Unit.HOUR, 86_400: Unit.DAY, 604_800: Unit.WEEK}
 SECONDS = {"SECOND": 1, "MINUTE": 60, "HOUR": 3600, "DAY": 86_400, "WEEK": 604_800}
-CALENDAR = {"MONTH": "month", "YEAR": "year"}
+CALENDAR: dict[str, Period] = {"MONTH": "month", "YEAR": "year"}
 
 
 def entries_of(descriptor: Any) -> dict[str, str]:
