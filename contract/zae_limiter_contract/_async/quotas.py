@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from functools import partial
 from math import ceil, inf
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -44,6 +45,13 @@ async def use(world: World, estimate: int, cost: int, name: str = "tokens") -> N
     """Make a call with an estimate, and settle its cost."""
     async with world.limiter.acquire(USER, API, {name: estimate}) as lease:
         await lease.settle({name: cost})
+
+
+async def exhaust(world: World, entity_id: str, resource: str) -> None:
+    """Take all of RPM by another client, so that this one does not reject from its cache."""
+    other = RateLimiter(await world.open())
+    async with other.acquire(entity_id, resource, {"rpm": 100}):
+        pass
 
 
 class QuotaContract(Contract):
@@ -221,6 +229,103 @@ class QuotaContract(Contract):
         async with world.acquire(rpm=1) as lease:
             await lease.settle(tokens=100)
         assert await left(world) == 900
+
+    @pytest.mark.parametrize("first", [1, 79, 80, 100])
+    async def test_a_first_use_that_is_settled_several_times_costs_what_was_settled_last(
+        self, world: World, first: int
+    ) -> None:
+        at(world, NOON)
+        await world.configure(SESSION, RPM)
+        async with world.acquire(rpm=1) as lease:
+            await lease.settle(tokens=first, now=True)
+            assert await left(world) == 1000 - first
+            world.clock.advance(seconds=HOUR_S)
+            await lease.settle(tokens=80)
+        shown = await status(world)
+        assert (shown.available, shown.used, shown.held) == (920, 80, 0)
+        assert shown.window_start == NOON
+        assert await world.spent("tokens") == 80
+        await world.take(tokens=920)
+        await world.refusal(tokens=1)
+
+    @pytest.mark.parametrize("last", [80, 1])
+    async def test_a_first_use_that_is_settled_in_its_window_changes_no_later_one(
+        self, world: World, last: int
+    ) -> None:
+        at(world, NOON)
+        await world.configure(SESSION, RPM)
+        async with world.acquire(rpm=1) as lease:
+            await lease.settle(tokens=30, now=True)
+            world.clock.advance(seconds=6 * HOUR_S)
+            await world.take(tokens=5)
+            await lease.settle(tokens=last)
+        assert await left(world) == 995
+        assert await world.spent("tokens") == last + 5
+
+    async def test_a_first_use_after_its_window_begins_no_other_window(self, world: World) -> None:
+        at(world, NOON)
+        await world.configure(SESSION, RPM)
+        async with world.acquire(rpm=1) as lease:
+            await lease.settle(tokens=30, now=True)
+            world.clock.advance(seconds=6 * HOUR_S)
+            await lease.settle(tokens=80)
+        assert await left(world) == 1000
+        assert await world.spent("tokens") == 80
+        world.clock.advance(seconds=HOUR_S)
+        await world.take(tokens=1)
+        assert (await status(world)).window_start == NOON + timedelta(hours=7)
+
+    @pytest.mark.parametrize("resource", ["all-models", "zoo"])
+    async def test_a_call_that_another_resource_rejects_begins_no_window(
+        self, world: World, resource: str
+    ) -> None:
+        at(world, NOON)
+        await world.repo.set_resource_defaults(API, [SESSION, RPM])
+        await world.repo.set_resource_defaults(resource, [RPM])
+        await exhaust(world, USER, resource)
+        await world.take(rpm=1)  # the bucket exists, and no window has begun
+        call = partial(world.limiter.acquire, USER, API, {"tokens": 5})
+        for _ in range(2):
+            with pytest.raises(RateLimitExceeded):
+                await call(also={resource: {"rpm": 1}}).__aenter__()
+        shown = await status(world)
+        assert (shown.available, shown.window_start, shown.window_end) == (1000, None, None)
+        assert await world.spent("tokens") == 0
+        world.clock.advance(seconds=60)
+        async with call(also={resource: {"rpm": 1}}):
+            pass
+        shown = await status(world)
+        assert (shown.available, shown.window_start) == (995, NOON + timedelta(seconds=60))
+
+    async def test_a_call_that_its_parent_rejects_begins_no_window(self, world: World) -> None:
+        at(world, NOON)
+        await world.repo.set_limits("team", [RPM])
+        await world.repo.set_limits("key", [SESSION])
+        await world.repo.create_entity("key", parent_id="team", cascade=True)
+        await world.take("key", tokens=0)
+        await exhaust(world, "team", API)
+        assert not await world.granted("key", tokens=5, rpm=1)
+        answer = await world.limiter.check_availability("key", API, {"tokens": 1})
+        session = next(each for each in answer.statuses if each.limit_name == "tokens")
+        assert (session.available, session.window_start) == (1000, None)
+
+    async def test_a_rejected_call_leaves_the_window_that_another_call_uses(
+        self, world: World
+    ) -> None:
+        at(world, NOON)
+        await world.repo.set_resource_defaults(API, [SESSION])
+        await world.repo.set_resource_defaults("zoo", [RPM])
+        await exhaust(world, USER, "zoo")
+        begun = world.acquire(tokens=1)
+        await begun.__aenter__()
+        world.clock.advance(seconds=30)
+        with pytest.raises(RateLimitExceeded):
+            await world.limiter.acquire(
+                USER, API, {"tokens": 5}, also={"zoo": {"rpm": 100}}
+            ).__aenter__()
+        assert (await status(world)).window_start == NOON
+        await begun.__aexit__(None, None, None)
+        assert await left(world) == 999
 
     # --- holds
 
@@ -406,6 +511,29 @@ class QuotaContract(Contract):
         await third.settle(daily=3)
         await calls[2].__aexit__(None, None, None)
         assert (await left(world, "daily"), await left(world, "usd")) == (97, 99)
+
+    async def test_a_client_that_has_not_seen_a_large_debt_adds_to_it_once(
+        self, world: World
+    ) -> None:
+        at(world, NOON)
+        await world.configure(DAILY)
+        other, deepest = RateLimiter(await world.open()), -25 * 10**17
+        later = other.acquire(USER, API, {"tokens": 1})
+        last = await later.__aenter__()
+        async with other.acquire(USER, API, {"tokens": 1}) as late:
+            async with world.acquire(tokens=1) as first, world.acquire(tokens=1) as second:
+                await second.settle(tokens=7)
+                for _ in range(2499):
+                    await first.adjust(tokens=MAX_TOKENS)
+            for _ in range(5):
+                await late.adjust(tokens=MAX_TOKENS)
+        assert await left(world) == deepest
+        assert await world.spent("tokens") == 2504 * MAX_TOKENS + 1 + 7 + 1 + 1
+        await other.check_availability(USER, API, {"tokens": 1})
+        await world.repo.reset_bucket(USER, API)
+        await last.adjust(tokens=9)
+        await later.__aexit__(None, None, None)
+        assert await left(world) == 990
 
     async def test_a_window_begins_anew_after_the_largest_debt(self, world: World) -> None:
         at(world, NOON)

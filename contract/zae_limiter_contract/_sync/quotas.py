@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from functools import partial
 from math import ceil, inf
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -46,6 +47,13 @@ def use(world: World, estimate: int, cost: int, name: str = "tokens") -> None:
     """Make a call with an estimate, and settle its cost."""
     with world.limiter.acquire(USER, API, {name: estimate}) as lease:
         lease.settle({name: cost})
+
+
+def exhaust(world: World, entity_id: str, resource: str) -> None:
+    """Take all of RPM by another client, so that this one does not reject from its cache."""
+    other = SyncRateLimiter(world.open())
+    with other.acquire(entity_id, resource, {"rpm": 100}):
+        pass
 
 
 class QuotaContract(Contract):
@@ -223,6 +231,99 @@ class QuotaContract(Contract):
         with world.acquire(rpm=1) as lease:
             lease.settle(tokens=100)
         assert left(world) == 900
+
+    @pytest.mark.parametrize("first", [1, 79, 80, 100])
+    def test_a_first_use_that_is_settled_several_times_costs_what_was_settled_last(
+        self, world: World, first: int
+    ) -> None:
+        at(world, NOON)
+        world.configure(SESSION, RPM)
+        with world.acquire(rpm=1) as lease:
+            lease.settle(tokens=first, now=True)
+            assert left(world) == 1000 - first
+            world.clock.advance(seconds=HOUR_S)
+            lease.settle(tokens=80)
+        shown = status(world)
+        assert (shown.available, shown.used, shown.held) == (920, 80, 0)
+        assert shown.window_start == NOON
+        assert world.spent("tokens") == 80
+        world.take(tokens=920)
+        world.refusal(tokens=1)
+
+    @pytest.mark.parametrize("last", [80, 1])
+    def test_a_first_use_that_is_settled_in_its_window_changes_no_later_one(
+        self, world: World, last: int
+    ) -> None:
+        at(world, NOON)
+        world.configure(SESSION, RPM)
+        with world.acquire(rpm=1) as lease:
+            lease.settle(tokens=30, now=True)
+            world.clock.advance(seconds=6 * HOUR_S)
+            world.take(tokens=5)
+            lease.settle(tokens=last)
+        assert left(world) == 995
+        assert world.spent("tokens") == last + 5
+
+    def test_a_first_use_after_its_window_begins_no_other_window(self, world: World) -> None:
+        at(world, NOON)
+        world.configure(SESSION, RPM)
+        with world.acquire(rpm=1) as lease:
+            lease.settle(tokens=30, now=True)
+            world.clock.advance(seconds=6 * HOUR_S)
+            lease.settle(tokens=80)
+        assert left(world) == 1000
+        assert world.spent("tokens") == 80
+        world.clock.advance(seconds=HOUR_S)
+        world.take(tokens=1)
+        assert status(world).window_start == NOON + timedelta(hours=7)
+
+    @pytest.mark.parametrize("resource", ["all-models", "zoo"])
+    def test_a_call_that_another_resource_rejects_begins_no_window(
+        self, world: World, resource: str
+    ) -> None:
+        at(world, NOON)
+        world.repo.set_resource_defaults(API, [SESSION, RPM])
+        world.repo.set_resource_defaults(resource, [RPM])
+        exhaust(world, USER, resource)
+        world.take(rpm=1)  # the bucket exists, and no window has begun
+        call = partial(world.limiter.acquire, USER, API, {"tokens": 5})
+        for _ in range(2):
+            with pytest.raises(RateLimitExceeded):
+                call(also={resource: {"rpm": 1}}).__enter__()
+        shown = status(world)
+        assert (shown.available, shown.window_start, shown.window_end) == (1000, None, None)
+        assert world.spent("tokens") == 0
+        world.clock.advance(seconds=60)
+        with call(also={resource: {"rpm": 1}}):
+            pass
+        shown = status(world)
+        assert (shown.available, shown.window_start) == (995, NOON + timedelta(seconds=60))
+
+    def test_a_call_that_its_parent_rejects_begins_no_window(self, world: World) -> None:
+        at(world, NOON)
+        world.repo.set_limits("team", [RPM])
+        world.repo.set_limits("key", [SESSION])
+        world.repo.create_entity("key", parent_id="team", cascade=True)
+        world.take("key", tokens=0)
+        exhaust(world, "team", API)
+        assert not world.granted("key", tokens=5, rpm=1)
+        answer = world.limiter.check_availability("key", API, {"tokens": 1})
+        session = next(each for each in answer.statuses if each.limit_name == "tokens")
+        assert (session.available, session.window_start) == (1000, None)
+
+    def test_a_rejected_call_leaves_the_window_that_another_call_uses(self, world: World) -> None:
+        at(world, NOON)
+        world.repo.set_resource_defaults(API, [SESSION])
+        world.repo.set_resource_defaults("zoo", [RPM])
+        exhaust(world, USER, "zoo")
+        begun = world.acquire(tokens=1)
+        begun.__enter__()
+        world.clock.advance(seconds=30)
+        with pytest.raises(RateLimitExceeded):
+            world.limiter.acquire(USER, API, {"tokens": 5}, also={"zoo": {"rpm": 100}}).__enter__()
+        assert status(world).window_start == NOON
+        begun.__exit__(None, None, None)
+        assert left(world) == 999
 
     # --- holds
 
@@ -402,6 +503,27 @@ class QuotaContract(Contract):
         third.settle(daily=3)
         calls[2].__exit__(None, None, None)
         assert (left(world, "daily"), left(world, "usd")) == (97, 99)
+
+    def test_a_client_that_has_not_seen_a_large_debt_adds_to_it_once(self, world: World) -> None:
+        at(world, NOON)
+        world.configure(DAILY)
+        other, deepest = SyncRateLimiter(world.open()), -25 * 10**17
+        later = other.acquire(USER, API, {"tokens": 1})
+        last = later.__enter__()
+        with other.acquire(USER, API, {"tokens": 1}) as late:
+            with world.acquire(tokens=1) as first, world.acquire(tokens=1) as second:
+                second.settle(tokens=7)
+                for _ in range(2499):
+                    first.adjust(tokens=MAX_TOKENS)
+            for _ in range(5):
+                late.adjust(tokens=MAX_TOKENS)
+        assert left(world) == deepest
+        assert world.spent("tokens") == 2504 * MAX_TOKENS + 1 + 7 + 1 + 1
+        other.check_availability(USER, API, {"tokens": 1})
+        world.repo.reset_bucket(USER, API)
+        last.adjust(tokens=9)
+        later.__exit__(None, None, None)
+        assert left(world) == 990
 
     def test_a_window_begins_anew_after_the_largest_debt(self, world: World) -> None:
         at(world, NOON)

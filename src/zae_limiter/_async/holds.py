@@ -14,7 +14,7 @@ from zae_limiter.admission.request import (
     RenewalOutcome,
     Settlement,
 )
-from zae_limiter.admission.windows import end_ms
+from zae_limiter.admission.windows import NO_WINDOW, end_ms
 
 _Holds = tuple[tuple[QuotaHold, ...], ...]
 
@@ -56,6 +56,25 @@ class HeldQuotas(Held):
         self.holds = [
             [hold._replace(units=after.get(id(hold), hold.units)) for hold in holds]
             for holds in self.holds
+        ]
+
+    def join(self, before: _Holds, settlements: Iterable[Settlement]) -> None:
+        """Note the windows that written settlements have begun or joined.
+
+        ``before`` are the holds that the settlements have changed, at the same places.
+        """
+        windows = {
+            id(each.hold): each.joined.number
+            for settlement in settlements
+            for each in settlement.quotas
+            if each.joined is not None and each.joined.number != NO_WINDOW
+        }
+        self.holds = [
+            [
+                hold._replace(window=windows.get(id(old), hold.window))
+                for hold, old in zip(holds, olds, strict=True)
+            ]
+            for holds, olds in zip(self.holds, before, strict=True)
         ]
 
     def restore(self, before: _Holds) -> None:

@@ -433,7 +433,9 @@ class SyncLease:
             self._call.settle(settlements, receipt)
         finally:
             for held in quotas:
-                if not receipt.has_outcome:
+                if receipt.has_outcome:
+                    held.join(before[id(held.grant)], settlements)
+                else:
                     held.restore(before[id(held.grant)])
                 self._call.charging.holds.go_on(held)
 

@@ -70,16 +70,38 @@ class QuotaHold(NamedTuple):
         return HoldName(self.window, self.expires_s, self.through_child)
 
 
+class JoinedWindow:
+    """Where a store notes which window of first use a debt has begun or joined.
+
+    A call that did not name the quota learns it only then. The number counts once the debt is
+    committed; settlements of the call that follow belong to this window.
+    """
+
+    __slots__ = ("number",)
+
+    def __init__(self) -> None:
+        self.number = NO_WINDOW
+
+
 class QuotaSettlement(NamedTuple):
     """The end of a hold: the cost of the call is larger by ``change`` than the held amount.
 
     With ``keeps`` the call goes on to hold the changed amount. A call that holds nothing may settle
-    again: what it has settled before is charged, and moves without a hold.
+    again: what it has settled before is charged, and moves without a hold. ``joined`` is for a call
+    whose window is not known. With ``undoes`` the charge counts as never made.
     """
 
     hold: QuotaHold
     change: int
     keeps: bool = False
+    joined: JoinedWindow | None = None
+    undoes: bool = False
+
+    @classmethod
+    def of(cls, hold: QuotaHold, change: int, *, keeps: bool) -> QuotaSettlement:
+        """Return the settlement of a call that has a lease."""
+        joined = JoinedWindow() if hold.window == NO_WINDOW else None
+        return cls(hold, change, keeps, joined)
 
     @property
     def held_after(self) -> int:
@@ -113,7 +135,8 @@ class HoldWrite:
     ``removed`` are subtracted, and at least as much must be stored; ``added`` are added.
     ``topped`` replaces the sum of top-ups, and ``forgets`` deletes it and the mark of thresholds.
     With ``remarks`` the mark becomes ``marked``; None deletes it. Both delete the mark of
-    exhaustion.
+    exhaustion. ``untopped`` requires that nothing was topped up in a window: a stored sum is of an
+    earlier one, which is above this number.
     """
 
     key: str
@@ -125,10 +148,11 @@ class HoldWrite:
     forgets: bool = False
     remarks: bool = False
     marked: int | None = None
+    untopped: int | None = None
 
     @property
     def is_empty(self) -> bool:
-        changes = self.swept or self.removed or self.added
+        changes = self.swept or self.removed or self.added or self.untopped is not None
         return not (changes or self.forgets or self.remarks) and self.topped is None
 
     def applied(self, quota: QuotaState) -> QuotaState:
@@ -315,6 +339,7 @@ class QuotaLedger:
         "_returned",
         "_state",
         "_through_children",
+        "_undoes",
         "_unheld",
         "_usage",
         "is_doubtful",
@@ -337,7 +362,7 @@ class QuotaLedger:
         self._removed: dict[HoldName, int] = {}
         self._charged = self._owed = self._returned = self._usage = self._through_children = 0
         self._unheld = 0  # the part of the returned amount that no hold was taken for
-        self._is_settled = False
+        self._is_settled = self._undoes = False
         self.is_doubtful = False  # a hold was not found: it has expired, or the image is outdated
 
     @property
@@ -386,7 +411,8 @@ class QuotaLedger:
         self._usage += change
         if hold.through_child:
             self._through_children += change
-        if is_own and self._is_of_this_window(hold, change):
+        if is_own and self._is_of_this_window(settlement, change):
+            self._undoes = self._undoes or settlement.undoes
             self._owed += max(change, 0)
             self._returned -= min(change, 0)
             if not hold.units:
@@ -399,16 +425,19 @@ class QuotaLedger:
         """
         return not hold.life or (hold.life, hold.number) == (self.life, self._state.number)
 
-    def _is_of_this_window(self, hold: QuotaHold, change: int) -> bool:
+    def _is_of_this_window(self, settlement: QuotaSettlement, change: int) -> bool:
         """Tell whether a settlement changes the balance.
 
         The debt of a quota that its charge did not name may begin a window, as a charge does.
         """
+        hold = settlement.hold
         number = hold.window
         if not hold.units and not hold.life and change > 0:
             _, window = quota_terms(self._state.rate)
             if isinstance(window, FirstUse) and number == NO_WINDOW:
                 number = joined(window, self._state.balance_milli, self._now_ms)
+                if settlement.joined is not None:
+                    settlement.joined.number = number
             if number > self.number and not self._charges:
                 self.number = number
                 # Earlier settlements belong to the last window.
@@ -494,6 +523,8 @@ class QuotaLedger:
             move = self._move(low=balance_in(over, -HALF_SPAN) + 1, put=put)
             return QuotaMove(move, holds, self._through_children)
         at_stamp, change = current_window(self._state, self._now_ms), self._returned - taken
+        if self._undoes and self._is_untouched(change):
+            return self._without_window()
         if asked and at_stamp == self.number:
             low = balance_in(self.number, max(-change, 1 - DEEPEST))
             move = self._move(low, balance_in(self.number, most), change)
@@ -508,6 +539,36 @@ class QuotaLedger:
         else:
             move = self._move(add=change)
         return QuotaMove(move, holds, self._through_children)
+
+    def _is_untouched(self, change: int) -> bool:
+        """Tell whether nothing was charged in a window of first use but what is undone now.
+
+        The window is so young that no hold of it can have expired: each call that held something
+        has settled.
+        """
+        terms, window = quota_terms(self._state.rate)
+        if not isinstance(window, FirstUse) or self._charges or self.number == NO_WINDOW:
+            return False
+        ttl_s = terms.hold_ttl_s
+        if ttl_s is not None and self._now_ms >= self.number + ttl_s * 1000:
+            return False
+        level = level_in(self.number, self._state.balance_milli) + change
+        held = [units for name, units in self._held.items() if name.window == self.number]
+        topped = topped_units(self._state, self.number)
+        return level == self._state.rate.capacity_milli and not any(held) and not topped
+
+    def _without_window(self) -> QuotaMove:
+        """Return the changes of a write after which no window has begun.
+
+        The bucket must be as it was seen: a charge that comes between is in the window.
+        """
+        seen = self._state.balance_milli
+        holds = HoldWrite(self.key, untopped=balance_in(self.number, HALF_SPAN))
+        for name, units in self._quota.holds.items():
+            if name.window == self.number:
+                holds.swept[name] = units
+        put = balance_in(NO_WINDOW, self._state.rate.capacity_milli)
+        return QuotaMove(self._move(seen, seen, put=put), holds, self._through_children)
 
     def _bounded_returns(self, taken: int) -> int:
         """Return less of what no hold was taken for, if a reset has forgiven these costs.

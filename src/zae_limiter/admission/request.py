@@ -233,7 +233,12 @@ class Grant:
     def refund(self, amounts: Mapping[str, int]) -> tuple[Settlement, ...]:
         """Return the credits that undo the whole grant; ``amounts`` are those of the call."""
         refund = {name: -amount for name, amount in self.tokens(amounts).items()}
-        return self.settlements(refund, self.holds, self.quota_holds)
+        return tuple(
+            [
+                each._replace(quotas=tuple([part._replace(undoes=True) for part in each.quotas]))
+                for each in self.settlements(refund, self.holds, self.quota_holds)
+            ]
+        )
 
     def settlements(
         self,
@@ -266,7 +271,7 @@ class Grant:
                 going_on = () if ended is None else _keys_without(in_force, ended)
                 quotas = tuple(
                     [
-                        QuotaSettlement(hold, owed.get(hold.key, 0), hold.key in going_on)
+                        QuotaSettlement.of(hold, owed.get(hold.key, 0), keeps=hold.key in going_on)
                         for hold in (holds[position] if holds else ())
                         if owed.get(hold.key) or (hold.units and hold.key not in going_on)
                     ]

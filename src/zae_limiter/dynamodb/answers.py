@@ -108,7 +108,11 @@ def refund_of(charge: Charge, applied: Applied) -> Settlement:
         forfeits=charge.is_bypass,
         released=holds_of(charge, applied),
         quotas=tuple(
-            [QuotaSettlement(hold, -hold.units) for hold in applied.quota_holds if hold.units]
+            [
+                QuotaSettlement(hold, -hold.units, undoes=True)
+                for hold in applied.quota_holds
+                if hold.units
+            ]
         ),
     )
 

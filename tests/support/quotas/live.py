@@ -71,11 +71,8 @@ class Book:
         return self.limit.amount + self.topped - self.settled - self.held_at(now_ms)
 
     def admits(self, amount: Decimal, now_ms: int) -> bool:
-        """Tell whether a charge fits. One that does not name the limit returns no expired hold."""
-        level = self.level(now_ms)
-        if not amount and not self.is_over(now_ms):
-            level -= sum((units for units, end_ms in self.held.values() if end_ms <= now_ms), 0)
-        return level >= amount
+        """Tell whether a charge fits."""
+        return self.level(now_ms) >= amount
 
     def charge(self, call: int, amount: Decimal, now_ms: int) -> None:
         """Hold an amount, and return what has expired."""
@@ -205,7 +202,7 @@ class LiveWorld:
             lease = await block.__aenter__()
         except RateLimitExceeded:
             self.rejected += 1
-            await self.look_for_windows(now_ms)
+            await self.check_windows(now_ms)
             return False
         self.admitted += 1
         self.begun += 1
@@ -217,19 +214,18 @@ class LiveWorld:
         self.calls[self.begun] = Call(block, lease, amounts, windows)
         return True
 
-    async def look_for_windows(self, now_ms: int) -> None:
-        """Note windows of first use that a rejected call has begun.
+    async def check_windows(self, now_ms: int) -> None:
+        """Check that a rejected call has begun no window of first use.
 
         If a cascade is no transaction, one bucket may be charged and refunded since the other
-        rejects; its window goes on.
+        rejects.
         """
-        if self.is_atomic:
-            return
         for (entity, name), book in self.books.items():
             if isinstance(book.limit.window, FirstUse) and book.is_over(now_ms):
                 state = await self.repos[0].get_bucket(entity, RESOURCE, name)
-                if state is not None and state.window_start is not None:
-                    book.turn(round(state.window_start.timestamp() * 1000))
+                start = None if state is None else state.window_start
+                if start is not None and start.timestamp() * 1000 > now_ms - 1:
+                    raise Wrong(f"a rejected call has begun the window of {start}")
 
     async def end(self) -> None:
         if self.calls:

@@ -203,6 +203,10 @@ def write_holds(
             change = write.added.get(hold, 0) - removed
             if change:
                 update.add(name, change)
+        if write.untopped is not None:
+            topped = update.name(f"{stored.TOPPED}{index}")
+            earlier = f"{topped} > {update.number(write.untopped)}"
+            update.require(f"(attribute_not_exists({topped}) OR {earlier})")
         if write.topped is not None:
             update.set_number(f"{stored.TOPPED}{index}", write.topped)
         elif write.forgets:
