@@ -101,6 +101,8 @@ DEFECTS = {
     defects.ResetsBySetting: "administration and faults",
     defects.SweepsUnnamed: "windows are topped up and reset",
     defects.SubtractsSweptHolds: "messages are lost, processes stop and die",
+    defects.SweepsForNoChild: "messages are lost, processes stop and die",
+    defects.NamesNoChild: "messages are lost, processes stop and die",
     defects.RaisesWhatItSees: "nothing goes wrong",
     defects.MarksOnOldImages: "windows are topped up and reset",
     defects.MarksTwice: "nothing goes wrong",

@@ -105,6 +105,9 @@ class Rules(GroupRules):
             write.effects.append(Swept(part.quota.name, name, part.stamp_ms))
         if part.seen:
             write.add(f"c_{part.quota.name}", -sum(part.seen.values()))
+        of_children = sum(self.swept_of_children(*held) for held in part.seen.items())
+        if of_children:
+            write.add(f"k_{part.quota.name}", -of_children)
 
     def mark_again(self, write: Write, quota: Quota, window: int, level: int) -> None:
         """Set the mark to the highest threshold that is still reached."""
@@ -280,6 +283,7 @@ class Rules(GroupRules):
             balance = f"t_{name}"
             windows = [window_of(item[balance]) for item in items]
             last, level, usage = max(windows), 0, items[1].get(f"c_{name}", 0)
+            of_children = items[1].get(f"k_{name}", 0)
             held: dict[HoldName, int] = defaultdict(int)
             for shard, item in enumerate(items):
                 holds = holds_of(item, name)
@@ -290,12 +294,15 @@ class Rules(GroupRules):
                     continue
                 level += quota.share(shard, 2)
                 usage -= sum(holds.values())
+                of_children -= sum(self.swept_of_children(*held) for held in holds.items())
                 first.effects += [Swept(name, each, 0, shard) for each in holds]
             first.sets[balance] = level - last * SPAN
             first.sets.update(held)
             first.removes |= set(holds_of(items[0], name)) - held.keys()
             if usage:
                 first.add(f"c_{name}", usage)
+            if of_children:
+                first.add(f"k_{name}", of_children)
         return [first, second]
 
     def unchanged(self, item: Item) -> list[Equals]:
@@ -328,7 +335,7 @@ class Rules(GroupRules):
             return Plan([], rejected=[(ask, max(late))])
         plan = Plan([])
         for shard in (0, 1):
-            part = Ask(ask.call, shares[shard], ask.shadow)
+            part = Ask(ask.call, shares[shard], ask.shadow, ask.of_child)
             key = Key(bucket, shard)
             own = self.plan(key, items[shard], config, stamp_ms, [part], at_least=windows)
             if not own.admitted:

@@ -28,6 +28,11 @@ class Call:
     holds: dict[str, list[Hold]] = field(default_factory=dict)
     is_over: bool = False
 
+    @property
+    def of_child(self) -> bool:
+        """Whether a child of the entities makes the call."""
+        return self.number % 3 == 0
+
 
 @dataclass
 class Group:
@@ -86,7 +91,7 @@ class Client:
             self.later(call.lasts_ms, lambda: self.settle(call))
             return
         bucket, *others = buckets
-        ask = Ask(call.number, call.amounts[bucket], call.shadow)
+        ask = Ask(call.number, call.amounts[bucket], call.shadow, call.of_child)
 
         def answer(outcome: str) -> None:
             if outcome == "admitted":

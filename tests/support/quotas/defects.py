@@ -124,7 +124,7 @@ class HoldsWithoutWindow(Rules):
     """Held amounts are counted by their expiry alone."""
 
     def hold_name(self, hold: Hold) -> HoldName:
-        return HoldName(hold.limit, hold.number, NO_WINDOW, hold.expires_s)
+        return HoldName(hold.limit, hold.number, NO_WINDOW, hold.expires_s, hold.of_child)
 
     def counts_for(self, named: int, window: int) -> bool:
         return True
@@ -162,6 +162,20 @@ class SweepsUnnamed(Rules):
 
     def sweeps_unnamed(self, limit: LimitPlan) -> bool:
         return True
+
+
+class SweepsForNoChild(Rules):
+    """What a dead call of a child held stays usage through children."""
+
+    def swept_of_children(self, name: HoldName, amount: int) -> int:
+        return 0
+
+
+class NamesNoChild(Rules):
+    """What calls of children hold is not held apart."""
+
+    def hold_name(self, hold: Hold) -> HoldName:
+        return super().hold_name(hold)._replace(of_child=False)
 
 
 class SubtractsSweptHolds(Rules):

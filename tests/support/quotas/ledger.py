@@ -59,6 +59,7 @@ class Ledger:
         self.table, self.skew_ms, self.exact, self.strict = table, skew_ms, exact, strict
         self.windows: dict[tuple[str, str, int, int], Window] = defaultdict(Window)
         self.usage: dict[tuple[str, str], int] = defaultdict(int)  # settled costs of all windows
+        self.of_children: dict[tuple[str, str], int] = defaultdict(int)  # those of children
         self.places: dict[tuple[str, HoldName], dict[tuple[int, int], Hold]] = defaultdict(dict)
         self.configs: dict[int, Config] = {}  # with the true calendars
         self.events = 0
@@ -112,6 +113,7 @@ class Ledger:
                 self._take(bucket, call, hold, after, hard)
             case Settled(call, hold, cost):
                 self.usage[bucket, hold.limit] += cost
+                self.of_children[bucket, hold.limit] += cost if hold.of_child else 0
                 current = window_of(after[f"t_{hold.limit}"])
                 if (self.quota(hold.limit, after).era, current) == (hold.era, hold.window):
                     self.window(bucket, hold.limit, after).settled += cost
@@ -279,6 +281,16 @@ class Ledger:
         if usage != self.usage[bucket, limit] + held:
             true = self.usage[bucket, limit]
             raise Wrong(f"{limit} after {by}: usage {usage}, really {true} and {held} held")
+        usage = sum(item.get(f"k_{limit}", 0) for item in there)
+        held = sum(
+            amount
+            for item in there
+            for name, amount in holds_of(item, limit).items()
+            if name.of_child
+        )
+        true = self.of_children[bucket, limit]
+        if usage != true + held:
+            raise Wrong(f"{limit} after {by}: {usage} of children, really {true} and {held} held")
 
     def _check_holds(self, bucket: str, limit: str, items: Sequence[Item | None], by: str) -> None:
         """Check the holds of the last window; those of others count for usage only."""
@@ -338,7 +350,7 @@ class Ledger:
                 end = quota.calendar.edge_ms(window + 1)
             if now_ms < end + self.skew_ms and window:
                 raise Wrong(f"{limit}: an item is forgotten {end - now_ms} ms before its edge")
-            self.usage[key.bucket, limit] = 0
+            self.usage[key.bucket, limit] = self.of_children[key.bucket, limit] = 0
         for place in [place for place in self.places if place[0] == key.bucket]:
             del self.places[place]
 
@@ -357,7 +369,7 @@ def held_in(item: Item, limit: str, number: int, window: int) -> int:
 
 
 def name_of(hold: Hold) -> HoldName:
-    return HoldName(hold.limit, hold.number, hold.window, hold.expires_s)
+    return HoldName(hold.limit, hold.number, hold.window, hold.expires_s, hold.of_child)
 
 
 def fits(items: Sequence[Item], config: Config, ask: Ask, t_ms: int) -> bool:

@@ -1,7 +1,7 @@
 """The rules of quotas as functions of an item: which write a group of changes makes.
 
-A bucket's item has for each limit ``t_`` (balance), ``c_`` (usage), ``n_`` (number) and ``a_``
-(amount), for each number ``v`` (top-ups) and ``e`` (the mark of the last threshold), and held
+A bucket's item has for each limit ``t_`` (balance), ``c_`` (usage), ``k_`` (the part of it that
+children count as well), ``n_`` (number) and ``a_`` (amount), for each number ``v`` (top-ups) and ``e`` (the mark of the last threshold), and held
 amounts by ``HoldName``. ``cv`` is the version of the limits, ``g`` counts splits
 and merges up, ``wc`` counts writes, ``ttl`` is in seconds.
 
@@ -57,7 +57,7 @@ class Quota:
 class Hold(NamedTuple):
     """The place of a held amount. ``shard`` and ``generation`` name the item that has it.
 
-    ``era`` is for the ledger alone.
+    ``era`` is for the ledger alone. ``of_child`` says that a child of the entity was charged, too.
     """
 
     limit: str
@@ -68,6 +68,7 @@ class Hold(NamedTuple):
     shard: int = 0
     generation: int | None = None
     era: int = 0
+    of_child: bool = False
 
 
 class HoldName(NamedTuple):
@@ -77,6 +78,7 @@ class HoldName(NamedTuple):
     number: int
     window: int
     expires_s: int
+    of_child: bool = False
 
 
 # --- changes that callers ask for, and their effects, which the ledger follows
@@ -84,11 +86,15 @@ class HoldName(NamedTuple):
 
 @dataclass
 class Ask:
-    """A charge of one call on one bucket; ``shadow`` ones are never rejected."""
+    """A charge of one call on one bucket; ``shadow`` ones are never rejected.
+
+    ``of_child`` says that a child of the entity makes the call.
+    """
 
     call: int
     amounts: dict[str, int]
     shadow: bool = False
+    of_child: bool = False
 
 
 @dataclass
@@ -210,7 +216,7 @@ class LimitPlan:
         self.off: dict[HoldName, int] = defaultdict(int)  # subtracted from holds
         self.on: dict[HoldName, int] = defaultdict(int)  # added to holds
         self.less: dict[HoldName, int] = {}  # holds that must be lower than this
-        self.usage = self.charges = self.debts = self.credits = 0
+        self.usage = self.of_children = self.charges = self.debts = self.credits = 0
         self.joined = max(at_least, rules.joined(quota, self.balance, stamp_ms))
         self.turns = False
         self.effects: list[Any] = []
@@ -293,6 +299,8 @@ class LimitPlan:
         self._write_balance(write, window, turns, charging, asked, bool(ends))
         if self.usage:
             write.add(f"c_{quota.name}", self.usage)
+        if self.of_children:
+            write.add(f"k_{quota.name}", self.of_children)
         write.effects += self.effects
 
     def _renew(self, renewal: Renewal, plan: Plan) -> None:
@@ -322,6 +330,7 @@ class LimitPlan:
             shard,
             self.item.get("g"),
             quota.era,
+            ask.of_child,
         )
         hard = not (ask.shadow or quota.soft)
         if hard:
@@ -329,6 +338,7 @@ class LimitPlan:
         else:
             self.debts += amount
         self.usage += amount
+        self.of_children += amount if ask.of_child else 0
         if self.rules.has_hold(quota):
             self.move(self.rules.hold_name(hold), amount)
         plan.holds.setdefault(ask.call, []).append(hold)
@@ -349,6 +359,7 @@ class LimitPlan:
                 rest = self.held[name] - self.on.get(name, 0)
                 swept[name] = seen
                 self.usage -= rest
+                self.of_children -= self.rules.swept_of_children(name, rest)
                 if self.is_in_window(name) and not turns:
                     self.credits += rest
                 self.effects.append(Swept(self.quota.name, name, self.stamp_ms))
@@ -456,6 +467,7 @@ class GroupRules:
         else:
             limit.less[name] = limit.off.get(name, 0) + hold.amount
         limit.usage += change
+        limit.of_children += change if hold.of_child else 0
         if limit.is_own(hold, window):
             if limit.turns:  # the window is begun again: nothing of it is held
                 change = cost
@@ -485,7 +497,11 @@ class GroupRules:
         return True
 
     def hold_name(self, hold: Hold) -> HoldName:
-        return HoldName(hold.limit, hold.number, hold.window, hold.expires_s)
+        return HoldName(hold.limit, hold.number, hold.window, hold.expires_s, hold.of_child)
+
+    def swept_of_children(self, name: HoldName, amount: int) -> int:
+        """Return the part of a swept amount that is usage through children."""
+        return amount if name.of_child else 0
 
     def counts_for(self, named: int, window: int) -> bool:
         """Tell whether the holds of the window in their name belong to a window."""
