@@ -168,7 +168,9 @@ def test_deprecated_forms_of_acquire_warn_where_they_are_written_and_work(reposi
     with block as lease:
         assert lease.consumed == {"rpm": 1}
     with pytest.warns(DeprecationWarning, match="cascade") as more:
-        limiter.acquire("user-1", "gpt-4", {"rpm": 1}, cascade=True)
+        block = limiter.acquire("user-1", "gpt-4", {"rpm": 1}, [RPM], cascade=True)
+    with block:
+        pass
     assert [each.filename for each in [*caught, *more]] == [__file__, __file__]
 
 

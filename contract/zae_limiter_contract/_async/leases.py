@@ -217,9 +217,12 @@ class LeaseContract(Contract):
                 pass
         assert await world.level() == 9000
 
-    async def test_an_acquire_that_is_not_entered_takes_nothing(self, world: World) -> None:
+    async def test_an_acquire_that_is_not_entered_takes_nothing_and_warns(
+        self, world: World
+    ) -> None:
         await world.configure(RPM)
-        world.acquire(rpm=10)
+        with pytest.warns(RuntimeWarning, match="'user-1' on 'api', .* was never entered"):
+            world.acquire(rpm=10)
         assert await world.repo.get_buckets(USER, API) == []
 
     @for_each("operation", ["adjust", "consume", "release"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from types import TracebackType
@@ -33,6 +33,7 @@ from zae_limiter.models.limit import Limit
 if TYPE_CHECKING:
     from zae_limiter._async.holds import HeldQuotas
     from zae_limiter.admission.thresholds import Crossing, Exhaustion
+    from zae_limiter.forgotten import CallSite
     from zae_limiter.hooks import Observer
     from zae_limiter.quiet_logging import QuietLogger
 
@@ -279,18 +280,34 @@ class Acquire:
     raised, it refunds all but the settled amounts; with ``on_error="keep"`` it refunds nothing.
     """
 
-    __slots__ = ("_call", "_consume", "_lease")
+    __slots__ = ("_call", "_consume", "_lease", "_made_at")
 
     def __init__(self, call: AcquireCall, consume: dict[str, int]) -> None:
         self._call = call
         self._consume = consume
         self._lease: Lease | None = None
+        self._made_at: CallSite | None = None  # None once it was entered
 
     def __repr__(self) -> str:
         call = self._call
         return f"{type(self).__name__}({call.entity_id!r} on {call.resource!r}, {self._consume})"
 
-    async def __aenter__(self) -> Lease:
+    def __del__(self) -> None:
+        try:
+            made_at = self._made_at
+        except AttributeError:  # an interrupt may have come before it was set
+            return
+        if made_at is not None:
+            from zae_limiter.forgotten import warn_forgotten
+
+            reason = "so it took no tokens: write `async with limiter.acquire(...):`"
+            warn_forgotten(self, reason, made_at)
+
+    def __aenter__(self) -> Coroutine[Any, Any, Lease]:
+        self._made_at = None  # at once, since the coroutine may be cancelled before it begins
+        return self._enter()
+
+    async def _enter(self) -> Lease:
         if self._lease is not None:
             raise RuntimeError("this acquire was used already; call acquire() again")
         call = self._call

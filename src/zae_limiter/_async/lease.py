@@ -9,7 +9,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, cast
 
 # Imported here, since a suspended generator may end its block when imports are no longer possible.
-from zae_limiter._async.operation_line import Place
+from zae_limiter._async.operation_line import LinePlace
 from zae_limiter.admission.account import LeaseAccount
 from zae_limiter.admission.request import ChargeOutcome, Grant, Settlement, with_released
 from zae_limiter.concurrency.receipt import Receipt
@@ -84,7 +84,7 @@ class Lease:
         self._open = True
         self._ended: Receipt[Any] | None = None
         self._lock = threading.Lock()
-        self._line: list[Place] = []  # of the operations that are under way
+        self._line: list[LinePlace] = []  # of the operations that are under way
         self._slots: list[HeldSlots] | None = None
         self._quotas: list[HeldQuotas] | None = None
 
@@ -204,7 +204,7 @@ class Lease:
         If something of the lease was let through uncharged, such a cost is zero instead.
         """
         checked = self._check("adjust", amounts, named, signed=True)
-        async with Place(self._line):
+        async with LinePlace(self._line):
             with self._lock:
                 account = self._open_account("adjust", checked)
                 if account is not None:
@@ -216,7 +216,7 @@ class Lease:
     ) -> None:
         """Take more tokens now; raise RateLimitExceeded as acquire does."""
         checked = self._check("consume", amounts, named)
-        async with Place(self._line):
+        async with LinePlace(self._line):
             await self._consume(checked)
 
     async def _consume(self, checked: dict[str, Any]) -> None:
@@ -255,7 +255,7 @@ class Lease:
     ) -> None:
         """Give tokens of this lease back now, the last ones taken first."""
         checked = self._check("release", amounts, named)
-        async with Place(self._line):
+        async with LinePlace(self._line):
             await self._release(checked)
 
     async def _release(self, checked: dict[str, Any]) -> None:
@@ -294,7 +294,7 @@ class Lease:
         written at the end of the block, unless it may have been written already.
         """
         checked = self._check("settle", amounts, named)
-        async with Place(self._line):
+        async with LinePlace(self._line):
             await self._settle(checked, now=now)
 
     async def _settle(self, checked: dict[str, Any], *, now: bool) -> None:
@@ -324,30 +324,28 @@ class Lease:
         """
         with self._lock:
             is_alone = not self._line
-            if is_alone:
-                self._close()
-                if not self._has_changes(failed):
-                    return
+            if is_alone and not self._close(failed):
+                return
         if is_alone:
             await self._write_end(failed)
         else:
             from zae_limiter.concurrency.async_shield import ashield  # few blocks need it
 
             # Under a shield, so that a cancelled caller waits as well, and its end is written.
-            await ashield(partial(self._end_in_line, Place(self._line), failed))
+            await ashield(partial(self._end_in_line, LinePlace(self._line), failed))
 
-    async def _end_in_line(self, place: Place, failed: bool) -> None:
+    async def _end_in_line(self, place: LinePlace, failed: bool) -> None:
         async with place:
             with self._lock:
-                self._close()
+                self._close(failed)
             await self._write_end(failed)
 
-    def _close(self) -> None:
-        """Refuse further operations. Hold the lock."""
-        self._open = False
+    def _close(self, failed: bool) -> bool:
+        """Refuse further operations, and tell whether the end may change anything. Hold the lock.
 
-    def _has_changes(self, failed: bool) -> bool:
-        """Tell whether the end of the block may change anything; most blocks only charge."""
+        Most blocks only charge.
+        """
+        self._open = False
         return self._account is not None or failed or bool(self._slots or self._quotas)
 
     async def _write_end(self, failed: bool) -> None:

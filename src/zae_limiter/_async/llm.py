@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, overload
 
@@ -17,6 +17,7 @@ from zae_limiter.concurrency.calls import ALastCalls, acaller_id, aclose_quietly
 
 # sync: from zae_limiter.concurrency.shield import shield
 from zae_limiter.exceptions import LeaseExpiredError, RateLimiterUnavailable, ValidationError
+from zae_limiter.forgotten import CallSite, call_site, disarmed, warn_forgotten
 from zae_limiter.llm.estimates import (
     Estimate,
     Estimator,
@@ -97,8 +98,25 @@ class LlmReservation:
         self._settler: _Settler | None = None
         self._call: weakref.ref[LlmCall] | None = None
         self._outer: RequestCount | None = None
+        self._made_at: CallSite | None = call_site()  # None once it was entered
 
-    async def __aenter__(self) -> LlmCall:
+    def __del__(self) -> None:
+        try:
+            made_at = self._made_at
+        except AttributeError:  # wrong arguments may have been refused before
+            return
+        if made_at is not None:
+            reason = "so it reserved nothing: write `async with llm.reserve(...):`"
+            warn_forgotten(self, reason, made_at)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._entity_id!r} on {self._resource!r})"
+
+    def __aenter__(self) -> Coroutine[Any, Any, LlmCall]:
+        self._made_at = None  # at once, since the coroutine may be cancelled before it begins
+        return self._enter()
+
+    async def _enter(self) -> LlmCall:
         record = self._call_record
         if record.price is not None:
             record.budget = await found_budget(
@@ -126,7 +144,8 @@ class LlmReservation:
 
     def _begin(self, amounts: Mapping[str, Amount], **more: Any) -> Acquire:
         options = {**self._options, **more}
-        return self._limiter.acquire(self._entity_id, self._resource, amounts, **options)
+        acquire = self._limiter.acquire(self._entity_id, self._resource, amounts, **options)
+        return disarmed(acquire)  # the reservation itself warns
 
     async def __aexit__(
         self,

@@ -12,7 +12,7 @@ from zae_limiter.concurrency.waiter import AWaiter
 LOOK_S = 1.0
 
 
-class Place:
+class LinePlace:
     """The place of one operation in the line of its lease; inside of the block it is the first.
 
     ``line`` is a list that the operations of a lease share. Only the methods of lists change it, so
@@ -21,7 +21,7 @@ class Place:
 
     __slots__ = ("_line", "caller", "process", "waiter")
 
-    def __init__(self, line: list[Place]) -> None:
+    def __init__(self, line: list[LinePlace]) -> None:
         self._line = line
         self.caller = acaller_id()
         self.process = os.getpid()

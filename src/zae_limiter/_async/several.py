@@ -273,7 +273,7 @@ class SeveralAcquire(Acquire):
         super().__init__(charge.first, charge.amounts[0])
         self._charge = charge
 
-    async def __aenter__(self) -> Lease:
+    async def _enter(self) -> Lease:
         if self._lease is not None:
             raise RuntimeError("this acquire was used already; call acquire() again")
         call, charge, watch = self._call, self._charge, None
@@ -367,13 +367,9 @@ class SeveralLease(Lease):
     def _leases(self) -> tuple[Lease, ...]:
         return (self, *self._further)
 
-    def _close(self) -> None:
-        for lease in self._leases():
-            lease._open = False  # noqa: SLF001 - a part of this lease
-
-    def _has_changes(self, failed: bool) -> bool:
-        further = [lease._has_changes(failed) for lease in self._further]  # noqa: SLF001 - parts
-        return super()._has_changes(failed) or True in further
+    def _close(self, failed: bool) -> bool:
+        further = [lease._close(failed) for lease in self._further]  # noqa: SLF001 - parts of this
+        return super()._close(failed) or True in further
 
     async def _write_end(self, failed: bool) -> None:
         """Settle all resources together, so that an interrupt finds all of them written or none."""

@@ -11,7 +11,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, cast
 
 # Imported here, since a suspended generator may end its block when imports are no longer possible.
-from zae_limiter._sync.operation_line import Place
+from zae_limiter._sync.operation_line import LinePlace
 from zae_limiter.admission.account import LeaseAccount
 from zae_limiter.admission.request import ChargeOutcome, Grant, Settlement, with_released
 from zae_limiter.concurrency.receipt import Receipt
@@ -86,7 +86,7 @@ class SyncLease:
         self._open = True
         self._ended: Receipt[Any] | None = None
         self._lock = threading.Lock()
-        self._line: list[Place] = []  # of the operations that are under way
+        self._line: list[LinePlace] = []  # of the operations that are under way
         self._slots: list[HeldSlots] | None = None
         self._quotas: list[HeldQuotas] | None = None
 
@@ -206,7 +206,7 @@ class SyncLease:
         If something of the lease was let through uncharged, such a cost is zero instead.
         """
         checked = self._check("adjust", amounts, named, signed=True)
-        with Place(self._line):
+        with LinePlace(self._line):
             with self._lock:
                 account = self._open_account("adjust", checked)
                 if account is not None:
@@ -216,7 +216,7 @@ class SyncLease:
     def consume(self, amounts: Mapping[str, Amount] | None = None, /, **named: Amount) -> None:
         """Take more tokens now; raise RateLimitExceeded as acquire does."""
         checked = self._check("consume", amounts, named)
-        with Place(self._line):
+        with LinePlace(self._line):
             self._consume(checked)
 
     def _consume(self, checked: dict[str, Any]) -> None:
@@ -253,7 +253,7 @@ class SyncLease:
     def release(self, amounts: Mapping[str, Amount] | None = None, /, **named: Amount) -> None:
         """Give tokens of this lease back now, the last ones taken first."""
         checked = self._check("release", amounts, named)
-        with Place(self._line):
+        with LinePlace(self._line):
             self._release(checked)
 
     def _release(self, checked: dict[str, Any]) -> None:
@@ -292,7 +292,7 @@ class SyncLease:
         written at the end of the block, unless it may have been written already.
         """
         checked = self._check("settle", amounts, named)
-        with Place(self._line):
+        with LinePlace(self._line):
             self._settle(checked, now=now)
 
     def _settle(self, checked: dict[str, Any], *, now: bool) -> None:
@@ -322,30 +322,28 @@ class SyncLease:
         """
         with self._lock:
             is_alone = not self._line
-            if is_alone:
-                self._close()
-                if not self._has_changes(failed):
-                    return
+            if is_alone and not self._close(failed):
+                return
         if is_alone:
             self._write_end(failed)
         else:
             from zae_limiter.concurrency.shield import shield  # few blocks need it
 
             # Under a shield, so that a cancelled caller waits as well, and its end is written.
-            shield(partial(self._end_in_line, Place(self._line), failed))
+            shield(partial(self._end_in_line, LinePlace(self._line), failed))
 
-    def _end_in_line(self, place: Place, failed: bool) -> None:
+    def _end_in_line(self, place: LinePlace, failed: bool) -> None:
         with place:
             with self._lock:
-                self._close()
+                self._close(failed)
             self._write_end(failed)
 
-    def _close(self) -> None:
-        """Refuse further operations. Hold the lock."""
-        self._open = False
+    def _close(self, failed: bool) -> bool:
+        """Refuse further operations, and tell whether the end may change anything. Hold the lock.
 
-    def _has_changes(self, failed: bool) -> bool:
-        """Tell whether the end of the block may change anything; most blocks only charge."""
+        Most blocks only charge.
+        """
+        self._open = False
         return self._account is not None or failed or bool(self._slots or self._quotas)
 
     def _write_end(self, failed: bool) -> None:

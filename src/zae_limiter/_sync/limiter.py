@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -177,8 +178,12 @@ class SyncRateLimiter(Management, Unpicklable):
         if also is not None:
             from zae_limiter._sync.several import acquire_several  # most calls have one resource
 
-            return acquire_several(call, amounts, also)
-        return Acquire(call, amounts)
+            acquire = acquire_several(call, amounts, also)
+        else:
+            acquire = Acquire(call, amounts)
+        caller = sys._getframe(1)  # noqa: SLF001 - for the warning about a forgotten `with`
+        acquire._made_at = caller.f_code, caller.f_lasti  # noqa: SLF001
+        return acquire
 
     def _observer_in(self, mode: Mode) -> Observer | None:
         from zae_limiter.hooks import observer_of

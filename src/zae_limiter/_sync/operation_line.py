@@ -14,7 +14,7 @@ from zae_limiter.concurrency.waiter import Waiter
 LOOK_S = 1.0
 
 
-class Place:
+class LinePlace:
     """The place of one operation in the line of its lease; inside of the block it is the first.
 
     ``line`` is a list that the operations of a lease share. Only the methods of lists change it, so
@@ -23,7 +23,7 @@ class Place:
 
     __slots__ = ("_line", "caller", "process", "waiter")
 
-    def __init__(self, line: list[Place]) -> None:
+    def __init__(self, line: list[LinePlace]) -> None:
         self._line = line
         self.caller = caller_id()
         self.process = os.getpid()

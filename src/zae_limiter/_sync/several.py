@@ -275,7 +275,7 @@ class SeveralAcquire(Acquire):
         super().__init__(charge.first, charge.amounts[0])
         self._charge = charge
 
-    def __enter__(self) -> SyncLease:
+    def _enter(self) -> SyncLease:
         if self._lease is not None:
             raise RuntimeError("this acquire was used already; call acquire() again")
         call, charge, watch = self._call, self._charge, None
@@ -369,13 +369,9 @@ class SeveralLease(SyncLease):
     def _leases(self) -> tuple[SyncLease, ...]:
         return (self, *self._further)
 
-    def _close(self) -> None:
-        for lease in self._leases():
-            lease._open = False  # noqa: SLF001 - a part of this lease
-
-    def _has_changes(self, failed: bool) -> bool:
-        further = [lease._has_changes(failed) for lease in self._further]  # noqa: SLF001 - parts
-        return super()._has_changes(failed) or True in further
+    def _close(self, failed: bool) -> bool:
+        further = [lease._close(failed) for lease in self._further]  # noqa: SLF001 - parts of this
+        return super()._close(failed) or True in further
 
     def _write_end(self, failed: bool) -> None:
         """Settle all resources together, so that an interrupt finds all of them written or none."""

@@ -7,6 +7,7 @@ from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from zae_limiter.exceptions import ValidationError
+from zae_limiter.forgotten import disarmed
 from zae_limiter.headers import rate_limit_headers
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def _check_acquire(rule: WebRule, limiter: Any) -> None:
         )
     )
     try:
-        limiter.acquire(key, resource, cost, **rule.options)
+        disarmed(limiter.acquire(key, resource, cost, **rule.options))
     except ValidationError as error:
         first, dot, rest = error.field.partition(".")
         if first not in _GIVEN_AS:

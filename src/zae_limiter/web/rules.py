@@ -8,6 +8,7 @@ from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from zae_limiter.exceptions import ValidationError
+from zae_limiter.forgotten import disarmed
 from zae_limiter.quiet_logging import quiet_logger
 from zae_limiter.web.keys import RefusedKey
 from zae_limiter.web.known import KnownEntities
@@ -134,7 +135,7 @@ class WebRule:
 
     def _checked_acquire(self, limiter: Any, charge: WebCharge) -> Any:
         try:
-            return limiter.acquire(*charge, **{"on_error": "keep", **self.options})
+            return disarmed(limiter.acquire(*charge, **{"on_error": "keep", **self.options}))
         except ValidationError as error:
             if error.field != "entity_id":
                 raise  # this is a mistake of the application: only the key comes from the client
