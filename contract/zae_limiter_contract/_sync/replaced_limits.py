@@ -173,6 +173,14 @@ class RemovedLimitContract(Contract):
         reason = self._error(world, "rmp")
         assert reason == f"is not a limit of {API!r}; its limits are tpm"
 
+    def test_limits_of_a_call_are_the_business_of_the_caller(self, world: World) -> None:
+        world.repo.set_system_defaults([RPM, TPM])
+        world.repo.set_system_defaults([TPM], principal="eve")
+        with pytest.raises(ValidationError) as caught:
+            with world.limiter.acquire(USER, API, {"rpm": 1}, limits=[TPD]):
+                pass
+        assert caught.value.reason == f"is not a limit of {API!r}; its limits are tpd"
+
     def test_an_old_change_is_not_looked_for(self, world: World) -> None:
         world.repo.set_system_defaults([RPM, TPM])
         world.repo.set_limits(USER, [TPM], API, "eve")

@@ -43,7 +43,7 @@ class RemovedLimits:
 
     def explained(self, context: Context, error: UnknownLimit) -> ValidationError:
         """Return the error for the caller, with who has removed the limit if the log tells it."""
-        return error.plain(self._removal(context, error))
+        return error.plain(self._removal(context, error) if error.is_stored else "")
 
     def _removal(self, context: Context, error: UnknownLimit) -> str:
         key = (context.namespace_id, error.resource, error.limit_name, *error.entity_ids)

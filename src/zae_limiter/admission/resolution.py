@@ -30,6 +30,7 @@ class UnknownLimit(ValidationError):
         self.entity_ids = tuple([entity_id for entity_id, _ in scope.buckets])
         self.resource = scope.resource
         self.limit_name = name
+        self.is_stored = all(each.source is not ConfigSource.OVERRIDE for _, each in scope.buckets)
         names = ", ".join(sorted(scope.limits.names))
         reason = f"is not a limit of {scope.resource!r}; its limits are {names}"
         super().__init__(f"{field}.{name}", amount, reason)
