@@ -7,8 +7,8 @@
 
 The task or thread that made the call calls the hook. A hook is a plain function, even for an async
 limiter, so it should return at once. Its errors never reach the caller; the first one is logged.
-``on_lost`` and ``on_threshold`` may be called in the background: there even ``sys.exit`` is only
-logged. A limiter without hooks spends no time on them.
+``on_lost``, ``on_threshold`` and ``on_settle`` may be called in the background: there even
+``sys.exit`` is only logged. A limiter without hooks spends no time on them.
 """
 
 from __future__ import annotations
@@ -115,8 +115,9 @@ class ShadowEvent(RejectEvent):
 class SettleEvent:
     """A block has ended. ``cost`` is its cost, ``written`` are the debts and credits of its end.
 
-    ``failed`` says that the block raised, ``lost`` that its debts and credits were not written.
-    An acquire over several resources has one event for each of them.
+    ``failed`` says that the block raised, ``lost`` that its debts and credits were given up, at
+    least in part. If the store does not take them at once, the event comes when they are stored or
+    given up, in the background. An acquire over several resources has one event for each of them.
     """
 
     entity_id: str
@@ -204,7 +205,7 @@ class Hooks:
         """A call was rejected."""
 
     def on_settle(self, event: SettleEvent) -> None:
-        """A block has ended, and its settlement was written or lost."""
+        """A block has ended, and its settlement was written or given up."""
 
     def on_outage(self, event: OutageEvent) -> None:
         """The store did not answer."""

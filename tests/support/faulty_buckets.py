@@ -18,16 +18,24 @@ class Fault(Enum):
 
 
 class FaultyBuckets:
-    """The buckets of an engine; settlements fail as ``fault`` says, after ``meanwhile`` has run."""
+    """The buckets of an engine; settlements fail as ``fault`` says, after ``meanwhile`` has run.
+
+    Renewals are made and counted.
+    """
 
     def __init__(self, buckets):
         self._buckets = buckets
         self.fault = Fault.NONE
+        self.renewals = 0
         self.error = RateLimiterUnavailable
         self.meanwhile = lambda: None
 
     def __getattr__(self, name):
         return getattr(self._buckets, name)
+
+    def renew(self, *args):
+        self.renewals += 1
+        return self._buckets.renew(*args)
 
     def settle(self, namespace_id, settlements, clock, receipt, on_threshold=None):
         fault, meanwhile = self.fault, self.meanwhile

@@ -164,10 +164,14 @@ class Breaker:
             return
         self._is_probing = False
 
-    async def _probe(self) -> None:
+    async def ask(self) -> None:
+        """Ask the store whether it answers; an outage raises RateLimiterUnavailable."""
         ask: Callable[[], Awaitable[Any]] = getattr(self._engine, "probe", self._engine.ping)
+        await ask()
+
+    async def _probe(self) -> None:
         try:
-            await ask()
+            await self.ask()
         except RateLimiterUnavailable:
             if not self._has_answered():
                 return

@@ -74,7 +74,6 @@ class PendingEnd:
         self._on_over: list[Callable[[], None]] = []
         self._is_over = False
         self._is_sent = False
-        self._lock = SignalSafeLock()
         # Where the present name of each hold stands, since a renewal changes it.
         self._places = {
             id(hold): _Place(held, charge, position)
@@ -90,11 +89,14 @@ class PendingEnd:
 
     def when_over(self, call: Callable[[], None]) -> bool:
         """Make a call when the end is over; return False if it is over already."""
-        with self._lock:
-            if self._is_over:
-                return False
-            self._on_over.append(call)
+        self._on_over.append(call)
+        if not self._is_over:
             return True
+        try:  # one of the two threads takes it from the list
+            self._on_over.remove(call)
+        except ValueError:
+            return True
+        return False
 
     def hold_on(self) -> None:
         """Renew the holds of what was certainly not made.
@@ -141,10 +143,12 @@ class PendingEnd:
             )
         elif self._on_stored is not None:
             self._on_stored()
-        with self._lock:
-            self._is_over, told = True, self._on_over
-            self._on_over = []
-        for tell in told:
+        self._is_over = True
+        while True:
+            try:
+                tell = self._on_over.pop(0)
+            except IndexError:  # none is left, or another thread has taken it
+                return
             tell()
 
     def _note_fate(self, doubtful: Unsettled, fate: Fate) -> None:
@@ -283,7 +287,8 @@ class PendingEnds:
                 alarm.stop()
         until_s, pauses = time.monotonic() + seconds, Backoff(CLOSING_PAUSE_S, 1.0)
         while self._ends and (left_s := until_s - time.monotonic()) > 0:
-            await self._try_all()
+            with suppress(Exception):  # the ends keep the error of their last attempt
+                await self._try_all()
             if self._ends:
                 with suppress(TimeoutError):
                     await AWaiter().wait(min(left_s, pauses.next_s()))
@@ -293,10 +298,15 @@ class PendingEnds:
             end.finish()
 
     async def _ring(self) -> None:
+        if self._is_closed:
+            return
+        if self._is_held_back():
+            self._retry_at_s = time.monotonic() + BREAKER_PAUSE_S
+            self.arm()
+            return
         before = len(self._ends)
         try:
-            if not self._is_closed and not self._is_held_back():
-                await self._try_all()
+            await self._try_all()
         except Exception:  # noqa: BLE001 - whatever it is, the next ring tries again
             _log().debug("could not repeat the ends of blocks", exc_info=True)
         finally:
@@ -319,9 +329,15 @@ class PendingEnds:
         self._retry_at_s = time.monotonic() + self._backoff.next_s()
 
     async def _try_all(self) -> None:
-        """Try every end once; only the oldest one if the store does not answer."""
+        """Try every end once; only the oldest one if the store does not answer.
+
+        The store is asked before, by a read: a write into an outage could be of unknown outcome.
+        """
         waiting = list(self._ends.values())
-        if not waiting or not await self._try(waiting[0]):
+        if not waiting:
+            return
+        await waiting[0].call.charging.breaker.ask()
+        if not await self._try(waiting[0]):
             return
         parallel = waiting[0].call.charging.parallel
         for start in range(1, len(waiting), AT_ONCE):

@@ -193,12 +193,18 @@ class AcquireCall:
         with the same receipt.
         """
         error: Exception | None = None
+        breaker = self.charging.breaker
         if not receipt.has_outcome:
             try:
+                if breaker.is_open:
+                    breaker.check()  # sent into an outage, its outcome would not be known
                 self.settle(settlements, receipt)
             except Exception as failure:  # noqa: BLE001 - the block has ended
                 error = failure
         if error is None and not (receipt.has_outcome and receipt.outcome):
+            ends = self.charging.pending_ends
+            if ends:  # perhaps those of an event loop that was closed
+                ends.arm()
             return True
         return self._hand_over(settlements, receipt, quotas, on_stored, error)
 

@@ -164,10 +164,14 @@ class Breaker:
             return
         self._is_probing = False
 
-    def _probe(self) -> None:
+    def ask(self) -> None:
+        """Ask the store whether it answers; an outage raises RateLimiterUnavailable."""
         ask: Callable[[], Any] = getattr(self._engine, "probe", self._engine.ping)
+        ask()
+
+    def _probe(self) -> None:
         try:
-            ask()
+            self.ask()
         except RateLimiterUnavailable:
             if not self._has_answered():
                 return

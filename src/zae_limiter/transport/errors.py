@@ -14,18 +14,21 @@ class NotSent(RateLimiterUnavailable):
 class NoAnswer(RateLimiterUnavailable):
     """A request was sent at least in part, and got no usable answer: it may still be carried out.
 
-    ``closed_idle`` says that the connection had carried requests before, and ended without a
-    byte of an answer. Nearly always the server had closed the idle connection, and never read the
-    request.
+    ``closed`` says that the other side has closed the connection, or has sent a damaged answer:
+    then nothing of the request is left in the network. ``closed_idle`` says that the connection
+    had carried requests before, and ended without a byte of an answer. Nearly always the server
+    had closed the idle connection, and never read the request.
     """
 
     def __init__(
         self,
         message: str,
         *,
+        closed: bool = False,
         closed_idle: bool = False,
         cause: BaseException | None = None,
     ) -> None:
+        self.closed = closed or closed_idle
         self.closed_idle = closed_idle
         super().__init__(message, cause=cause)
 

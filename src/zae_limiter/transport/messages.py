@@ -180,8 +180,8 @@ def no_answer(
     ``was_idle`` says that the connection had been used before, and no byte of an answer came.
     """
     message = f"no answer from {destination}: {_reason(error)}"
-    closed = was_idle and _is_closed(error)
-    return NoAnswer(message, closed_idle=closed, cause=error)
+    closed = _is_closed(error)
+    return NoAnswer(message, closed=closed, closed_idle=was_idle and closed, cause=error)
 
 
 def _is_closed(error: BaseException) -> bool:

@@ -22,7 +22,7 @@ def parse_response(response: HttpResponse, operation: str, table: str) -> dict[s
     """Return the content of a successful response; raises the error that any other one means."""
     expected = response.headers.get("x-amz-crc32")
     if expected is not None and expected != str(crc32(response.body)):
-        raise NoAnswer(f"DynamoDB's answer to {operation} was damaged on its way")
+        raise NoAnswer(f"DynamoDB's answer to {operation} was damaged on its way", closed=True)
     content = _json_object(response.body)
     if response.status != 200:
         # No name for the error: its own frame would refer to it, and keep it alive.

@@ -28,6 +28,7 @@ from zae_limiter_contract._async.rates import RateContract
 from zae_limiter_contract._async.remaining import RemainingContract
 from zae_limiter_contract._async.retry_after import RetryAfterContract
 from zae_limiter_contract._async.rollback import RollbackContract
+from zae_limiter_contract._async.settled_quotas import SettledQuotaContract
 from zae_limiter_contract._async.settling import SettlingContract
 from zae_limiter_contract._async.several_resources import (
     SeveralCallersContract,
@@ -110,6 +111,7 @@ class TestRulesOfSplitBuckets(
     QuotaContract,
     RateContract,
     RemainingContract,
+    SettledQuotaContract,
     ShadowContract,
     SkewContract,
     ThresholdContract,

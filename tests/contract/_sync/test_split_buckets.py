@@ -30,6 +30,7 @@ from zae_limiter_contract._sync.rates import RateContract
 from zae_limiter_contract._sync.remaining import RemainingContract
 from zae_limiter_contract._sync.retry_after import RetryAfterContract
 from zae_limiter_contract._sync.rollback import RollbackContract
+from zae_limiter_contract._sync.settled_quotas import SettledQuotaContract
 from zae_limiter_contract._sync.settling import SettlingContract
 from zae_limiter_contract._sync.several_resources import (
     SeveralCallersContract,
@@ -110,6 +111,7 @@ class TestRulesOfSplitBuckets(
     QuotaContract,
     RateContract,
     RemainingContract,
+    SettledQuotaContract,
     ShadowContract,
     SkewContract,
     ThresholdContract,

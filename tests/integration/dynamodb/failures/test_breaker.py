@@ -1,8 +1,10 @@
 """The circuit breaker before DynamoDB: what opens it, what closes it, and how soon."""
 
+import asyncio
 import time
 
 import pytest
+from zae_limiter_contract._async.world import stored
 from zae_limiter_contract.stopwatch import Stopwatch
 
 from tests.integration.dynamodb.failures.states import TEN
@@ -47,6 +49,35 @@ async def test_silence_costs_three_calls_their_time_and_no_more(client, proxy):
             for _ in range(100):
                 await fails(client)
         assert watch.within(TIMEOUT_S)
+
+
+async def test_ends_of_blocks_wait_until_it_is_closed(world, client, proxy):
+    """Sent into the outage, nobody would know what becomes of them."""
+    async with client.acquire(rpm=1) as first:
+        await first.adjust(rpm=2)
+        second = client.acquire(rpm=1)
+        await (await second.__aenter__()).adjust(rpm=1)
+        refused = proxy.fault("throttle", operation="UpdateItem")
+    assert client.repo.pending_settlements == 1
+    refused.remove()
+    with proxy.fault("black_hole"), proxy.measure() as measured:
+        for _ in range(4):
+            await fails(client)
+        assert is_open(client)
+        with Stopwatch() as watch:
+            await second.__aexit__(None, None, None)
+        assert watch.within(TIMEOUT_S)
+        assert client.repo.pending_settlements == 2
+        await asyncio.sleep(3 * TIMEOUT_S)
+    await stored(client.repo)
+    assert world.level() == 5000
+    assert client.repo.lost_settlements == 0
+    debts = [each for each in measured.requests if is_write(each)]
+    assert len(debts) == 3  # those of the three calls that have opened it
+
+
+def is_write(exchange):
+    return exchange.operation == "UpdateItem" and b"BUCKET#" in exchange.raw_body
 
 
 async def test_a_crowd_opens_it_together(client, proxy):

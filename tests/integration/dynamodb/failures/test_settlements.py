@@ -1,5 +1,6 @@
 """Debts and credits in faults: never raised at the end of a block, never made twice."""
 
+import asyncio
 import logging
 import time
 from contextlib import suppress
@@ -211,19 +212,15 @@ async def test_a_late_debt_is_made_once(world, client, proxy):
     assert (world.level(), world.spent()) == (-23_000, 33_000)
 
 
-@pytest.mark.parametrize("kind", ["close", "black_hole"])
-async def test_a_settlement_that_never_arrives_is_made_when_it_cannot_arrive_any_more(
-    world, proxy, kind
-):
+async def test_a_settlement_that_never_arrives_is_made_when_it_cannot_arrive_any_more(world, proxy):
     client = await world.client(proxy, request_timeout=SHORT_S)
     await client.repo.set_system_defaults([TEN])
     await client.take(rpm=1)
     with proxy.measure() as measured:
         with failing():
             async with client.acquire(rpm=3):
-                fault = proxy.fault(kind, operation="UpdateItem", times=1)
+                proxy.fault("close", operation="UpdateItem", times=1)
                 raise Failure
-        fault.remove()
         began_s = time.monotonic()
         await stored(client.repo)
     writes = [each for each in measured.requests if each.operation == "UpdateItem"]
@@ -231,6 +228,24 @@ async def test_a_settlement_that_never_arrives_is_made_when_it_cannot_arrive_any
     assert writes[2].started - began_s > LATE_TIMEOUTS * SHORT_S - 2 * SHORT_S
     assert client.repo.lost_settlements == 0
     assert (world.level(), world.spent()) == (9000, 1000)
+
+
+async def test_a_settlement_that_may_wait_in_the_network_is_looked_for_and_not_repeated(
+    world, proxy
+):
+    client = await world.client(proxy, request_timeout=SHORT_S)
+    await client.repo.set_system_defaults([TEN])
+    await client.take(rpm=1)
+    with failing():
+        async with client.acquire(rpm=3):
+            fault = proxy.fault("black_hole", operation="UpdateItem", times=1)
+            raise Failure
+    fault.remove()
+    with proxy.measure() as measured:
+        await asyncio.sleep((LATE_TIMEOUTS + 1) * SHORT_S)
+    assert {each.operation for each in measured.requests} == {"GetItem"}
+    assert client.repo.pending_settlements == 1
+    assert world.level() == 6000
 
 
 @pytest.mark.parametrize("kind", ["close", "black_hole"])

@@ -234,6 +234,8 @@ class History:
         self.table.listeners.clear()
         for member in (*self.members, *self.leaving, *self.dead):
             member.client.bury()
+            ends = member.repo.charging.pending_ends
+            self.loop.run_until_complete(ends.close(0))  # nothing repeats them any more
         for _ in range(MOST_ENDINGS):
             rest = asyncio.all_tasks(self.loop)
             if not rest:

@@ -20,9 +20,11 @@ from zae_limiter.transport.errors import ConditionFailed, NoAnswer, ServerFault
 MAX_CLOSED_CONNECTIONS = 4
 NO_ITEM = "the answer to UpdateItem shows no item; check endpoint_url and any proxy before it"
 FIRST_SHARE = 0.7  # of the remaining time; the rest is for looking up an unknown outcome
-# A request whose connection was closed without an answer is carried out within a moment, if at all.
+# If the other side has closed the connection, a request is carried out within a moment, if at all.
 # After so many request timeouts without a trace of it, it was lost.
 LATE_TIMEOUTS = 5
+# A request that this side gave up may still wait in the network, until AWS refuses its signature.
+SIGNED_S = 900.0
 
 
 class ConditionalWriter:
@@ -172,7 +174,8 @@ class LostWrite:
         """Return the lost write that has ended with this error."""
         until_s = None
         if isinstance(error, NoAnswer):
-            until_s = time.monotonic() + LATE_TIMEOUTS * client.request_timeout
+            late_s = LATE_TIMEOUTS * client.request_timeout if error.closed else SIGNED_S
+            until_s = time.monotonic() + late_s
         return cls(client, write.request.key, write.write_id, write.previous_write_id, until_s)
 
     async def look_up(self) -> Fate:
