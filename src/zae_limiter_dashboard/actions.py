@@ -72,7 +72,7 @@ class Preview:
         return given.command(*self.words, options=self.options)
 
 
-class Place(NamedTuple):
+class ActionPlace(NamedTuple):
     """The namespace that an action works on, with the last board of its buckets."""
 
     repository: SyncRepository
@@ -83,7 +83,7 @@ class PageAction(NamedTuple):
     """An action: its title, its preview, and its execution, which returns a sentence."""
 
     title: str
-    preview: Callable[[Place, Fields], Preview]
+    preview: Callable[[ActionPlace, Fields], Preview]
     perform: Callable[[SyncRepository, Fields, str], str]
 
 
@@ -105,7 +105,7 @@ def _seconds(fields: Fields) -> float:
         ) from None
 
 
-def _preview_pause(place: Place, fields: Fields) -> Preview:
+def _preview_pause(place: ActionPlace, fields: Fields) -> Preview:
     (entity_id, resource), seconds = _bucket(fields), _seconds(fields)
     states = place.repository.get_buckets(entity_id, resource)
     until_ms = states[0].paused_until_ms if states else None
@@ -163,7 +163,7 @@ def amount_words(amounts: Mapping[str, int | Decimal]) -> list[str]:
     return [f"{name}={amount}" for name, amount in plain_values(amounts).items()]
 
 
-def _preview_top_up(place: Place, fields: Fields) -> Preview:
+def _preview_top_up(place: ActionPlace, fields: Fields) -> Preview:
     (entity_id, resource), amounts = _bucket(fields), _amounts(fields)
     changes = []
     for state in place.repository.get_buckets(entity_id, resource):
@@ -213,7 +213,7 @@ def _top_up(repository: SyncRepository, fields: Fields, principal: str) -> str:
     return f"Tokens were added to {entity_id} on {resource}."
 
 
-def _preview_reset(place: Place, fields: Fields) -> Preview:
+def _preview_reset(place: ActionPlace, fields: Fields) -> Preview:
     entity_id, resource = _bucket(fields)
     states = place.repository.get_buckets(entity_id, resource)
     return Preview(
@@ -341,7 +341,7 @@ def limit_lines(limits: Iterable[Limit]) -> str:
     return "\n".join(map(str, limits))
 
 
-def _preview_limits(place: Place, fields: Fields) -> Preview:
+def _preview_limits(place: ActionPlace, fields: Fields) -> Preview:
     level = Level.of(fields)
     limits = list(check_limits(parse_limits(fields.get("limits", ""))))
     before = parse_limits(fields.get("before", ""))
@@ -395,7 +395,7 @@ def _from_elsewhere(
     }
 
 
-def touched_by(place: Place, level: Level) -> Touched:
+def touched_by(place: ActionPlace, level: Level) -> Touched:
     """Return the entities with buckets whose limits come from a level, or would come from it."""
     if level.entity_id:
         return Touched(1, (level.entity_id,))
@@ -428,7 +428,7 @@ def _set_limits(repository: SyncRepository, fields: Fields, principal: str) -> s
     return f"The {level.title} are now {describe_limits(limits)}."
 
 
-def _preview_delete(place: Place, fields: Fields) -> Preview:
+def _preview_delete(place: ActionPlace, fields: Fields) -> Preview:
     level = Level.of(fields)
     before = level.stored(place.repository)
     return Preview(
@@ -482,7 +482,7 @@ def _parent_text(parent: str | None, cascade: bool) -> str:
     return f"{parent}, charged as well" if cascade else f"{parent}, not charged"
 
 
-def _preview_parent(place: Place, fields: Fields) -> Preview:
+def _preview_parent(place: ActionPlace, fields: Fields) -> Preview:
     entity_id, parent, cascade = _parent(fields)
     entity = place.repository.get_entity(entity_id)
     if entity is None:

@@ -26,8 +26,8 @@ from zae_limiter.models.usage import money_label
 from zae_limiter.naming import check_entity_id, check_principal, check_resource, process_author
 from zae_limiter_dashboard.actions import (
     ACTIONS,
+    ActionPlace,
     Level,
-    Place,
     amount_words,
     limit_lines,
     parse_amounts,
@@ -510,14 +510,18 @@ class PageRoutes:
                 return self._html(
                     "done.html", ask, done=done, fields=fields, principal=principal, name=name
                 )
-            preview = action.preview(Place(watched.repository, watched.keeper.board()), fields)
+            preview = action.preview(
+                ActionPlace(watched.repository, watched.keeper.board()), fields
+            )
         except LimitsChangedError as error:
             if name != "delete-limits":
                 return self._form(
                     ask, watched, name, fields, status=409, problem=str(error), is_conflict=True
                 )
             is_conflict = True
-            preview = action.preview(Place(watched.repository, watched.keeper.board()), fields)
+            preview = action.preview(
+                ActionPlace(watched.repository, watched.keeper.board()), fields
+            )
         except ValidationError as error:
             if name == "delete-limits":
                 raise

@@ -198,7 +198,7 @@ class Site:
         self.thread.join(10)
 
 
-class Place:
+class ActionPlace:
     """A page with edits and one without, on one store."""
 
     def __init__(self, path):
@@ -218,7 +218,7 @@ class Place:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    place = Place(tmp_path_factory.mktemp("page") / "limits.db")
+    place = ActionPlace(tmp_path_factory.mktemp("page") / "limits.db")
     yield place
     place.stop()
 

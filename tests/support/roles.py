@@ -12,7 +12,13 @@ METHODS = {
     "read": frozenset(
         {
             *("get_audit_events", "get_bucket", "get_buckets", "get_children", "get_entity"),
-            *("get_last_use", "get_limits", "get_namespace", "get_provisioner_state"),
+            *(
+                "get_bucket_in_force",
+                "get_last_use",
+                "get_limits",
+                "get_namespace",
+                "get_provisioner_state",
+            ),
             *("get_resource_buckets", "get_resource_capacity", "get_resource_defaults"),
             *("get_system_defaults", "get_top_usage", "get_usage_snapshots", "get_usage_summary"),
             *("get_version_record", "list_buckets", "list_entities", "list_namespaces"),

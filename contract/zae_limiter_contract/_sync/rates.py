@@ -67,7 +67,8 @@ class RateContract(Contract):
         for _ in range(steps):
             world.clock.advance(ms=chance.choice([0, 1, chance.randrange(3000), 10**7]))
             now = world.clock()
-            amount, adjustment = chance.randint(0, capacity), _adjustment(chance, capacity)
+            amount = chance.randint(0, capacity)
+            adjustment = chance.choice([0, 0, 0, chance.randint(-amount, 2 * capacity)])
             try:
                 with world.acquire(x=amount) as lease:
                     assert ideal.level(now) > amount - above
@@ -79,10 +80,6 @@ class RateContract(Contract):
             if world.repo.get_bucket(USER, "api", "x") is not None:
                 level = Fraction(world.level("x"), 1000)
                 assert -below < level - ideal.level(now) < above
-
-
-def _adjustment(chance: random.Random, capacity: int) -> int:
-    return chance.choice([0, 0, 0, chance.randint(-capacity, 2 * capacity)])
 
 
 def _busy_day(world: World, step_seconds: int) -> None:

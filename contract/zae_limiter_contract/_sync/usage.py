@@ -296,7 +296,7 @@ class UsageContract(Contract):
         for _ in range(80):
             counted.clock.advance(minutes=chance.choice([0, 1, 7, 61, 1500]))
             entity_id, amount = chance.choice(list(used)), chance.randint(0, 15)
-            adjustment, lasts_ms = chance.randint(-20, 20), chance.choice([0, 3_600_000])
+            adjustment, lasts_ms = chance.randint(-amount, 20), chance.choice([0, 3_600_000])
             try:
                 with counted.acquire(entity_id, rpm=amount) as lease:
                     lease.adjust(rpm=adjustment)
@@ -400,7 +400,8 @@ class UsageContract(Contract):
         chance, net, admitted = random.Random(seed), 0, 0
         for _ in range(150):
             counted.clock.advance(minutes=chance.choice([0, 1, 7, 61, 1500]))
-            amount, adjustment = chance.randint(0, 20), chance.randint(-20, 20)
+            amount = chance.randint(0, 20)
+            adjustment = chance.randint(-amount, 20)
             try:
                 with counted.acquire(rpm=amount) as lease:
                     admitted += 1

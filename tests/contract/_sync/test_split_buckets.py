@@ -78,6 +78,7 @@ class TestCallersOfSplitBuckets(
     PendingEndContract,
     PricedCallContract,
     ProcessContract,
+    SettledQuotaContract,
     SeveralCallersContract,
     SeveralResourcesContract,
     SharedLeaseContract,

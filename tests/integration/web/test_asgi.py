@@ -90,9 +90,9 @@ async def test_an_outage_goes_by_its_policy(limiter, policy, status):
     assert ("retry-after" in reply.headers) == (status == 503)
 
 
-def test_a_limiter_needs_a_key():
+def test_a_limiter_needs_a_key(limiter):
     with pytest.raises(ValidationError, match="key"):
-        web.AsgiMiddleware(hello, object())
+        web.AsgiMiddleware(hello, limiter)
     with pytest.raises(ValidationError, match="limiter"):
         web.AsgiMiddleware(hello, key="all")
 

@@ -101,6 +101,7 @@ BAD = {
     "public_hosts": ["", "a b", "a/b", "user@a", LONG],
     "principal_header": ["", "a b", "a:b", "x-user"],  # the last one needs --behind-proxy
     "manifest": ["", ".", "missing.yaml"],
+    "allow_deletions": ["", "-1", "all"],
     "lines": ["", "-1", "many"],
     "window": ["", "weekly"],
     "by": ["", "a b", "9rpm"],

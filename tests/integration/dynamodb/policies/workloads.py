@@ -118,6 +118,7 @@ async def read(repo, world):
     look = {
         "get_audit_events": repo.get_audit_events,
         "get_bucket": lambda: repo.get_bucket(USER, API, "rpm"),
+        "get_bucket_in_force": lambda: repo.get_bucket_in_force(USER, API),
         "get_buckets": lambda: repo.get_buckets(USER),
         "get_children": lambda: repo.get_children(PARENT),
         "get_entity": lambda: repo.get_entity(USER),

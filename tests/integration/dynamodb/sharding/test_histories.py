@@ -83,13 +83,16 @@ class History:
 
     async def _settle(self):
         before, amounts = self._levels(), self._amounts()
-        sign = self.chance.choice((-1, 1))
-        net = {name: sign * amount for name, amount in amounts.items()}
+        changes = {
+            name: self.chance.choice((amount, -self.chance.randint(0, amount)))
+            for name, amount in amounts.items()
+        }
         try:
-            await self._client().owe(**net)
+            async with self._client().acquire(**amounts) as lease:
+                await lease.adjust(**changes)
         except RateLimitExceeded:
             return
-        self._took(before, net)
+        self._took(before, {name: amount + changes[name] for name, amount in amounts.items()})
 
     async def _give_back(self):
         wanted, before = self._amounts(), self._levels()

@@ -166,8 +166,8 @@ async def test_a_nearly_empty_shard_can_be_split_while_it_is_drained(world, buck
 
 async def test_a_split_is_refused_after_a_credit(world, bucket):
     await bucket(taken=50)
-    planned = world.planned_split()
-    async with world.limiter.acquire(USER, API, {}) as lease:
+    async with world.limiter.acquire(USER, API, {"rpm": 1}) as lease:
+        planned = world.planned_split()
         await lease.adjust(rpm=-1)
     assert not world.transact(planned)
     assert list(world.items()) == [0]

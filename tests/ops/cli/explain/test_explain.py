@@ -91,8 +91,8 @@ class Scene:
             with self.limiter.acquire(
                 entity_id, resource, self.amounts(entity_id, resource)
             ) as lease:
-                for name in lease.consumed:
-                    lease.adjust(**{name: self.rng.randint(-5, 60)})
+                for name, held in lease.consumed.items():
+                    lease.adjust(**{name: self.rng.randint(-min(5, held), 60)})
         except (RateLimitExceeded, ValidationError):
             pass
 

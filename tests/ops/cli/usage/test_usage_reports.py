@@ -2,12 +2,14 @@
 
 import csv
 import io
+import time
 from html.parser import HTMLParser
 
 import pytest
 
 from zae_limiter import Limit, RateLimitExceeded, SyncRateLimiter, SyncRepository
 from zae_limiter.models.usage import UsageSnapshot, UsageSummary
+from zae_limiter.testing import FakeClock
 from zae_limiter_ops.reports.usage_html import MAX_ROWS, usage_page
 
 VOID = {"meta", "br", "hr", "img", "link", "input", "line"}
@@ -111,16 +113,19 @@ def test_buckets_show_what_they_rejected(cli, family):
 def test_a_cell_of_csv_is_never_a_formula(cli, tmp_path, first):
     url = f"sqlite:///{tmp_path}/formulas.db?synchronous=OFF"
     entity_id = f"{first}cmd|' /C calc'!A0"
+    clock = FakeClock(int(time.time() * 1000) - 3_600_000)
     with SyncRepository.open(url=url) as repository:
-        limiter = SyncRateLimiter(repository)
-        with limiter.acquire(entity_id, "gpt-4", {"rpm": 1}, [Limit.per_day("rpm", 9)]) as lease:
-            lease.adjust(rpm=-4)
+        limiter = SyncRateLimiter(repository, clock=clock)
+        with limiter.acquire(entity_id, "gpt-4", {"rpm": 7}, [Limit.per_day("rpm", 9)]) as lease:
+            clock.advance(hours=1)
+            lease.adjust(rpm=-4)  # a refund belongs to the hour in which it is made
     for command in ("list", "top", "list -A", "top -A"):
         out = cli("usage", *command.split(), "--output", "csv", "--url", url).out
         rows = list(csv.reader(io.StringIO(out)))
         assert all(row[0][:1] not in first for row in rows)
         assert f"'{entity_id}" in rows[1]
-        assert "-3" in rows[1]  # a number stays one
+        cells = {cell for row in rows for cell in row}
+        assert ("-4" in cells) == command.startswith("list")  # a number stays one
 
 
 # --- HTML ------------------------------------------------------------------------------------
