@@ -1,9 +1,9 @@
 """The rules of quotas as functions of an item: which write a group of changes makes.
 
 A bucket's item has for each limit ``t_`` (balance), ``c_`` (usage), ``k_`` (the part of it that
-children count as well), ``n_`` (number) and ``a_`` (amount), for each number ``v`` (top-ups) and ``e`` (the mark of the last threshold), and held
-amounts by ``HoldName``. ``cv`` is the version of the limits, ``g`` counts splits
-and merges up, ``wc`` counts writes, ``ttl`` is in seconds.
+children count as well), ``n_`` (number) and ``a_`` (amount), for each number ``v`` (top-ups) and
+``e`` (the mark of the last threshold), and held amounts by ``HoldName``. ``cv`` is the version of
+the limits, ``g`` counts splits and merges up, ``wc`` counts writes, ``ttl`` is in seconds.
 
 The methods under "guards" are replaced by the planted defects.
 """
