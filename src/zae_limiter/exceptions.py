@@ -315,7 +315,8 @@ class IncompatibleSchemaError(VersionError):
         self.found = found
         self.supported = supported
         self.advice = advice
-        super().__init__(f"the store has schema {found}, this version reads {supported}; {advice}")
+        what = f"schema {found}" if isinstance(found, int) else found  # or what was found instead
+        super().__init__(f"the store has {what}, this version reads {supported}; {advice}")
 
 
 # --- input -----------------------------------------------------------------------------------

@@ -178,9 +178,10 @@ def decode(item: Item, known: StoredBucket | None = None) -> StoredBucket:
                 "check endpoint_url and any proxy or gateway before it"
             ) from error
         raise IncompatibleSchemaError(
-            "an unknown form of bucket",
-            "t_, c_ and p_ attributes",
-            "bring every client to one version",
+            f"an unknown form of bucket, {item.get('PK', {}).get('S', 'without a key')!r}",
+            "items with t_, c_ and p_ attributes",
+            "bring every client to one version; if none of them writes that form, replace the "
+            "bucket by a full one: zae-limiter bucket reset ENTITY RESOURCE",
         ) from error
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from zae_limiter.exceptions import PermissionDenied, RateLimiterUnavailable
+from zae_limiter.exceptions import IncompatibleSchemaError, PermissionDenied, RateLimiterUnavailable
 from zae_limiter_ops.cli.bucket.report import describe_missing, report_buckets
 from zae_limiter_ops.cli.shared.console import confirm
 from zae_limiter_ops.cli.shared.errors import did_you_mean
@@ -77,7 +77,15 @@ def reset(
     if not all_resources and resource is None:
         raise click.UsageError("give RESOURCE, or --all-resources")
     with store.open() as repository:
-        before = view_buckets(repository, entity_id, resource)
+        try:
+            before = view_buckets(repository, entity_id, resource)
+        except IncompatibleSchemaError as error:
+            if resource is None:
+                raise
+            confirm(f"{error}. This replaces the bucket by a full one", "Replace it?", yes=yes)
+            repository.reset_bucket(entity_id, resource, principal)
+            report_buckets(output, entity_id, view_buckets(repository, entity_id, resource))
+            return
         if not before:
             raise click.ClickException(describe_missing(repository, entity_id, resource))
         resources = list(dict.fromkeys(view.state.resource for view in before))

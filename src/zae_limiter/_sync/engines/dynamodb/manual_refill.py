@@ -33,8 +33,14 @@ from zae_limiter.dynamodb.buckets.pauses import CreatedBucket, new_bucket
 from zae_limiter.dynamodb.buckets.turning import BegunHour
 from zae_limiter.dynamodb.items import keys
 from zae_limiter.dynamodb.items import transact_items as actions
-from zae_limiter.dynamodb.items.attributes import n
-from zae_limiter.dynamodb.items.bucket import WRITES, BucketId, renewed_write_id
+from zae_limiter.dynamodb.items.attributes import Item, n
+from zae_limiter.dynamodb.items.bucket import (
+    DIGEST,
+    WRITE_ID,
+    WRITES,
+    BucketId,
+    renewed_write_id,
+)
 from zae_limiter.dynamodb.items.bucket_updates import (
     WriteTrailer,
     bucket_update,
@@ -45,9 +51,11 @@ from zae_limiter.dynamodb.items.bucket_updates import (
 from zae_limiter.dynamodb.items.transact_items import Action
 from zae_limiter.dynamodb.items.update_expression import UpdateExpression
 from zae_limiter.dynamodb.items.usage.hours import CHILDREN
+from zae_limiter.exceptions import IncompatibleSchemaError
 from zae_limiter.models.audit import AuditAction, AuditedChange
 from zae_limiter.models.limit import plain_amounts
 from zae_limiter.models.timestamps import MILLI
+from zae_limiter.settings import MAX_SHARDS
 from zae_limiter.transport.calls import Deadline
 
 Images = dict[Shard, BucketImage]
@@ -103,7 +111,29 @@ class ManualRefill:
                 bucket_id.namespace_id, change, AuditAction.BUCKET_RESET, details
             )
 
-        return self._fill(bucket_id, changes, log)
+        try:
+            return self._fill(bucket_id, changes, log)
+        except IncompatibleSchemaError:
+            return self._replace(bucket_id, change)
+
+    def _replace(self, bucket_id: BucketId, change: AuditedChange) -> bool:
+        """Delete a bucket of a form that nobody can read: without an item it is full.
+
+        All its shards are deleted, since their shares do not fit together without it.
+        """
+
+        def plan(deadline: Deadline) -> TransactionPlan[bool]:
+            items = self._reader.read(bucket_id, range(MAX_SHARDS), None, deadline)
+            deleted = [_deleted(item) for item in items.values()]
+            details = {"replaced": f"{len(items)} in a form that could not be read"}
+            reset = AuditAction.BUCKET_RESET
+            logged = self._table.log(bucket_id.namespace_id, change, reset, details)
+            return TransactionPlan(bool(items), [*deleted, logged] if items else [])
+
+        try:
+            return self._table.commit(bucket_id.namespace_id, plan)
+        finally:
+            self._cache.drop_bucket(bucket_id)
 
     def top_up(
         self,
@@ -206,6 +236,12 @@ class ManualRefill:
             return self._table.commit(bucket_id.namespace_id, plan)
         finally:
             self._cache.drop_bucket(bucket_id)
+
+
+def _deleted(item: Item) -> Action:
+    """Delete an item if no client has written it since, as far as its form shows that."""
+    shown = [name for name in (DIGEST, WRITE_ID) if name in item]
+    return actions.delete_alike(item, shown) if shown else actions.delete(item)
 
 
 def _update(shard: ReadShard, refilled: RefilledShard) -> UpdateExpression:
