@@ -56,4 +56,4 @@ def test_the_command_replaces_it_after_a_question(url, capsys):
     done = command("bucket", "reset", "key-1", "gpt-4", "--yes", "--url", url)
     assert done.code == 0, done.err
     assert command("explain", "key-1", "gpt-4", "--url", url).code == 0
-    assert "replaced=" in command("audit", "list", "key-1", "--url", url).out
+    assert "replaced=" in command("audit", "list", "--entity-id", "key-1", "--url", url).out
