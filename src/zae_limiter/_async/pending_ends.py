@@ -129,7 +129,9 @@ class PendingEnd:
         self.left = []
 
     def finish(self) -> None:
-        """Report what was given up, and tell all who wait for the end."""
+        """Report what was given up, and tell all who wait for the end; once only."""
+        if self._is_over:
+            return
         for held in self._quotas:
             held.renew_only(())
         if self.lost:
@@ -174,7 +176,7 @@ class PendingEnd:
             self.left = doubtful + [Unsettled(each) for each in settlements]
             self._is_sent = True
             await self.call.settle(settlements, receipt)
-            self.left = doubtful
+            self.left = doubtful + list((receipt.has_outcome and receipt.outcome) or ())
         except GeneratorExit:
             raise  # the event loop was closed: nobody learns what becomes of the write
         except BaseException as error:
@@ -260,7 +262,8 @@ class PendingEnds:
         _log().debug("the end of a block will be repeated", exc_info=end.error)
         with suppress(Exception):  # a clock of the user may raise anything; the next try renews
             end.hold_on()
-        self.arm()
+        with suppress(RuntimeError):  # the interpreter ends, and no thread can be started
+            self.arm()
 
     def arm(self) -> None:
         """See to it that this event loop repeats ends, if there are any."""
@@ -361,10 +364,10 @@ class PendingEnds:
         finally:
             self._drop(end)
             end.is_tried = False
-            if end.left:
-                self._put_back(end)
-            else:
+            if not end.left:
                 end.finish()
+            elif not end.is_over:  # `close` may have given it up meanwhile
+                self._put_back(end)
         return True
 
     def _drop(self, end: PendingEnd) -> None:

@@ -16,7 +16,7 @@ from zae_limiter.dynamodb.items.bucket import WRITE_ID, shows_write
 from zae_limiter.dynamodb.items.update_expression import UpdateExpression
 from zae_limiter.exceptions import InfrastructureError, RateLimiterUnavailable, ZAELimiterError
 from zae_limiter.transport.calls import Deadline
-from zae_limiter.transport.errors import ConditionFailed, NoAnswer, ServerFault
+from zae_limiter.transport.errors import ConditionFailed, NoAnswer, NotSent, ServerFault
 
 # A repeated write may meet other connections that the server has closed, but hardly more of them.
 MAX_CLOSED_CONNECTIONS = 4
@@ -126,11 +126,13 @@ class ConditionalWriter:
                     return failed.item  # an earlier one did it
                 if _write_id(failed.item) == write.previous_write_id:
                     raise  # no write came: its own condition failed
-                raise doubt from failed
+                return _item_after(write, failed.item, doubt)
             except NoAnswer as silence:
                 doubt = silence  # from now on a copy may be in flight
                 if not silence.closed_idle or write.gives:
                     raise
+            except ServerFault:
+                return self._look_for(write, doubt, deadline)
             except InfrastructureError as error:
                 raise doubt from error
         raise doubt
@@ -138,11 +140,9 @@ class ConditionalWriter:
     def _look_for(
         self, write: PlannedWrite, doubt: RateLimiterUnavailable, deadline: Deadline
     ) -> Item:
-        """Read once: the write was made if its id is there. Otherwise it may still arrive."""
+        """Read once, and return the item if it shows that the write was made."""
         item = self._read_in_doubt(write, doubt, deadline)
-        if item is None or not shows_write(item, write.write_id):
-            raise doubt
-        return item
+        return _item_after(write, item, doubt)
 
     def _read_in_doubt(
         self, write: PlannedWrite, doubt: RateLimiterUnavailable, deadline: Deadline
@@ -192,6 +192,20 @@ class LostWrite:
         if self.arrives_until_s is not None and time.monotonic() < self.arrives_until_s:
             return Fate.NOT_KNOWN_YET
         return Fate.NOT_MADE
+
+
+def _item_after(write: PlannedWrite, item: Item | None, doubt: RateLimiterUnavailable) -> Item:
+    """Return the item if it shows that a write was made; raise the doubt otherwise.
+
+    The write may still arrive, unless the server has answered with a fault: then it was not made if
+    the id of the write before it is still there.
+    """
+    if item is not None and shows_write(item, write.write_id):
+        return item
+    before = write.previous_write_id
+    if isinstance(doubt, ServerFault) and before is not None and shows_write(item, before):
+        raise NotSent(f"{doubt}; the write was not made", cause=doubt) from doubt
+    raise doubt
 
 
 def _write_id(item: Item | None) -> str | None:
