@@ -33,7 +33,6 @@ REFRESH_S = 2.0  # the page asks for a refresh so often
 MEMORY_S, MEMORY_WITH_UNITS_S = 5.0, 60.0  # of entities, resources and the sources of limits
 CHECK_S, CHECK_WITH_UNITS_S = 2.0, 10.0  # between two looks whether the namespace is still there
 MAX_REMEMBERED = 1000
-RETRY_S = 1.0  # between two attempts to open a store that does not answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,22 +139,25 @@ class Stores:
         self._open = open_store
         self._lock = threading.Lock()
         self._registry: SyncRepository | None = None
-        self._failure: tuple[float, ZAELimiterError] | None = None  # of the last opening
+        # The error of the last opening, and until when it answers for the next one.
+        self._failure: tuple[float, ZAELimiterError] | None = None
         self._watched: dict[str, Watched] = {}
 
     def registry(self) -> SyncRepository:
         """Return the repository that lists namespaces; open the store if that failed before.
 
-        Requests that come right after a failure get it at once, instead of queueing for others.
+        A failure answers the requests that queue behind it, and others for as long as it took.
         """
         with self._lock:
             if self._registry is None:
-                if self._failure is not None and time.monotonic() < self._failure[0] + RETRY_S:
+                began = time.monotonic()
+                if self._failure is not None and began < self._failure[0]:
                     raise self._failure[1].copy()
                 try:
                     self._registry = self._open()
                 except ZAELimiterError as error:
-                    self._failure = time.monotonic(), error
+                    ended = time.monotonic()
+                    self._failure = ended + (ended - began), error
                     raise
             return self._registry
 

@@ -145,7 +145,7 @@ def test_requests_in_an_outage_do_not_queue_for_each_other():
 
     def fails():
         opened.append(time.monotonic())
-        time.sleep(0.3)
+        time.sleep(1)
         raise RateLimiterUnavailable("no answer")
 
     server = DashboardServer(fails, DashboardSettings(port=0), GivenOptions(), "default")

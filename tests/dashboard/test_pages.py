@@ -3,6 +3,7 @@
 import csv
 import html
 import json
+import re
 import threading
 
 import pytest
@@ -88,6 +89,38 @@ def test_a_bucket_in_shadow_mode_is_not_limited(page):
     shown = eventually(lambda: limited(page.client().page("overview")), lambda text: denied in text)
     assert denied in shown
     assert '<span class="figure">1</span><span>limited now' in shown
+
+
+def test_levels_show_modes_and_pauses_with_their_ends(page):
+    """The level of a bucket that admits nothing says nothing about its next call."""
+    repository = page.repository
+    repository.set_mode("gpt-4", "close-1", "deny")
+    repository.set_mode("gpt-4", "debtor", "deny", until="2099-12-01T09:00:00Z")
+    repository.pause("acme-web", "gpt-4", 300)
+    client = page.client()
+
+    def lines(text):
+        """Return the rows of a table as text, by entity."""
+        rows = (words_of(row) for row in text.split("<tr>") if 'data-label="state"' in row)
+        return {row.split()[0]: row for row in rows}
+
+    def resource():
+        return lines(client.page("resource/live", name="gpt-4"))
+
+    found = eventually(resource, lambda rows: "paused" in rows.get("acme-web", ""))
+    assert "denied mode deny: every call is rejected" in found["close-1"]
+    assert "not while it is denied" in found["close-1"]
+    assert "mode deny: every call is rejected for " in found["debtor"]
+    assert "paused for " in found["acme-web"]
+    for entity_id, shown in (("close-1", "denied"), ("debtor", "denied"), ("acme-web", "paused")):
+        assert f" {shown} " in lines(client.page("entity/live", id=entity_id))[entity_id]
+    explained = words_of(client.page("entity/explain", id="close-1", resource="gpt-4"))
+    assert "no denied" in explained, explained
+
+
+def words_of(markup):
+    """Return the words of a part of a page, without tags."""
+    return " ".join(re.sub(r"<[^>]+>", " ", markup).split())
 
 
 def test_shadow_rejections_are_shown_apart(page):

@@ -105,6 +105,20 @@ class LimitLifeContract(Contract):
         assert await state(changing) == (38, 62, 0)
         assert await total(changing) == 62
 
+    async def test_a_calendar_changes_while_another_limit_is_removed(self, changing: World) -> None:
+        session = Limit.quota("session", 100, after_first_use="5h")
+        changing.clock.advance(minutes=50)
+        for minutes in 5, 6:  # in one hour, and in the next one
+            await changing.configure(DAILY, session)
+            async with changing.acquire(f"user-{minutes}", tokens=60):
+                changing.clock.advance(minutes=minutes)
+                await changing.configure(MONTHLY)
+                await changing.take(f"user-{minutes}", tokens=1)
+            assert await changing.limiter.available(f"user-{minutes}", API) == {"tokens": 39}
+            if changing.spec.capabilities.usage_history:
+                summary = await changing.repo.get_usage_summary(f"user-{minutes}", API)
+                assert summary.total["tokens"] == 61
+
     async def test_a_call_takes_no_hold_of_a_calendar_that_came_back(self, changing: World) -> None:
         await changing.configure(DAILY)
         old = changing.acquire(tokens=30)

@@ -642,6 +642,54 @@ class SeveralCallersContract(_SeveralResources):
         assert rejected[0].retry_after_seconds == 6
         assert (await shop.limiter.available(USER, ALL))["tpm"] == 1000
 
+    async def test_a_denied_resource_is_not_waited_for(self, shop: World) -> None:
+        end = shop.clock() / 1000 + 5
+        await shop.repo.set_mode(ALL, mode="deny", until=end)
+        began_ms = shop.clock()
+        error = await refusal(shop, {"rpm": 1}, {ALL: {"tpm": 1}}, timeout=60)
+        assert shop.clock() == began_ms
+        assert {(each.resource, each.mode) for each in error.violations} == {(ALL, "deny")}
+        assert error.retry_after_seconds == 5
+
+    async def test_a_resource_that_is_denied_while_a_caller_waits_ends_the_wait(
+        self, shop: World
+    ) -> None:
+        await shop.take(USER, MODEL, rpm=10)
+        rejected: list[RateLimitExceeded] = []
+
+        async def wait() -> None:
+            rejected.append(await refusal(shop, {"rpm": 5}, {ALL: {"tpm": 1}}, timeout=60))
+
+        async def move() -> None:
+            await until(lambda: shop.clock.waiting == 1)
+            await shop.repo.set_mode(ALL, mode="deny", until=shop.clock() / 1000 + 45)
+            shop.clock.advance(seconds=30)
+            await until(lambda: bool(rejected) or shop.clock.waiting == 1)
+
+        await agather([wait, move])
+        assert {(each.resource, each.mode) for each in rejected[0].violations} == {(ALL, "deny")}
+        assert rejected[0].retry_after_seconds == 15
+
+    async def test_a_caller_that_wakes_too_late_is_told_what_was_missing(self, shop: World) -> None:
+        rejected: list[RateLimitExceeded] = []
+        held = several(shop, {}, {IMAGES: {"parallel": 2}})
+        await held.__aenter__()
+
+        async def wait() -> None:
+            rejected.append(await refusal(shop, {"rpm": 1}, {IMAGES: {}}, timeout=60))
+
+        async def move() -> None:
+            await until(lambda: shop.clock.waiting == 1)
+            await held.__aexit__(None, None, None)
+            shop.clock.advance(seconds=61)
+            await until(lambda: bool(rejected))
+
+        await agather([wait, move])
+        violation = rejected[0].primary_violation
+        assert violation is not None
+        assert (violation.resource, violation.limit_name) == (IMAGES, "parallel")
+        assert rejected[0].retry_after_seconds > 0
+
     async def test_a_caller_waits_for_a_slot_of_a_further_resource(self, shop: World) -> None:
         entered: list[str] = []
 

@@ -18,6 +18,7 @@ from zae_limiter._sync.waiting_charge import sleep_for
 from zae_limiter.admission.request import Grant, Rejection
 from zae_limiter.admission.reservation import LATE_MS
 from zae_limiter.concurrency.waiter import Waiter
+from zae_limiter.models.switches import SwitchMode
 from zae_limiter.waiting.wait_time import WaitTime
 
 if TYPE_CHECKING:
@@ -48,8 +49,9 @@ class JointWaiting:
             if looks:  # a read is cheaper than charges that are refunded
                 self._sleep(seconds)
                 look_s = min(MOST_LOOK_S, 2 * look_s)
-                outcome = Rejection(tuple(self._charge.look()))
-                if any(each.exceeded for each in outcome.statuses):
+                seen = self._charge.look()
+                if any(each.exceeded for each in seen):
+                    outcome = Rejection(tuple(seen))
                     continue
             else:
                 self._sleep_until(self._time.synchronize() + math.ceil(seconds * 1000))
@@ -68,9 +70,12 @@ class JointWaiting:
             self._sleep(seconds)
 
     def _seconds(self, listed: Sequence[LimitStatus], look_s: float) -> float | None:
-        """Return the seconds to wait; None if the amounts will not fit in time."""
+        """Return the seconds to wait; None if the amounts will not fit in time.
+
+        A denied bucket is not waited for, even if the mode ends before the deadline.
+        """
         left_s = self._time.left_s()
-        if left_s <= 0:
+        if left_s <= 0 or any(each.mode == SwitchMode.DENY.value for each in listed):
             return None
         seconds = seconds_to_wait(listed, left_s, look_s)
         if seconds is not None and any(each.exceeded and each.limit.is_quota for each in listed):

@@ -168,6 +168,15 @@ def _with_children_forgotten(image: BucketImage, limits: dict[str, LimitState]) 
     return image._replace(limits=limits, through_children=through)
 
 
+def _without_heritage(before: LimitState | None, after: LimitState) -> int:
+    """Return the consumption of a limit after a re-base, without that of dropped limits."""
+    if before is None:
+        return 0
+    held = 0 if before.quota is None else sum(before.quota.holds.values())
+    left = 0 if after.quota is None else sum(after.quota.holds.values())
+    return before.consumed_milli - (held - left)
+
+
 def forgotten_of_children(before: LimitState, after: LimitState | None) -> int:
     """Return what calls of children held of a quota, and do not hold any more."""
     if before.quota is None or not before.quota.holds:
@@ -271,15 +280,14 @@ def without_drops(
 ) -> BucketImage:
     """Return ``target`` with the dropped limits of ``before`` put back, except the allowed ones.
 
-    Some writes cannot drop limits at all, and others can drop a few.
+    Some writes cannot drop limits at all, and others can drop a few. What quotas forget of calls
+    stays forgotten, and no limit has the usage of those that are put back.
     """
     dropped = [key for key in before.limits if key not in target.limits]
     if all(key in allowed for key in dropped):
         return target
     limits = {
-        key: replace(
-            state, consumed_milli=before.limits[key].consumed_milli if key in before.limits else 0
-        )
+        key: replace(state, consumed_milli=_without_heritage(before.limits.get(key), state))
         for key, state in target.limits.items()
     }
     limits |= {key: before.limits[key] for key in dropped}

@@ -77,6 +77,7 @@ BAD = {
     "unit": ["", "microtokens"],
     "read_units": ["", "0", "-1", "nan", "many"],
     "function": ["", "processor"],
+    "allow_deletions": ["", "-1", "1.5", "many"],
     "lock_timeout": ["", "-1", "4000", "soon"],
     "namespace_id": ["", LONG],
     "seconds": ["", "0", "-1", "nan", "soon"],

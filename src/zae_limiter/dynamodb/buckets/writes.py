@@ -435,19 +435,22 @@ def rebase(
     if not is_paused(target, now_ms):
         target = target._replace(paused_until_ms=None)
     counts, turn = None, Turn(context.write_id)
+    turns = is_over(bucket, now_ms, usage_ms)
+    keeps = turns
+    if _forgotten_of_children(bucket.image, target):
+        # A dropped limit would leave its counts to one that may count here.
+        keeps = turns or has_room(without_drops(bucket.image, target).limits)
+    drops = [] if keeps else _drops_of_one_write(bucket, target)
+    target = _reachable(bucket, target, drops, turns=keeps)
     counted = Counted(through_milli=_forgotten_of_children(bucket.image, target))
-    if is_over(bucket, now_ms, usage_ms):
+    if turns:
         fresh = FreshBucket(bucket)
         counts = hour_counts(fresh, bucket, now_ms, usage_ms=usage_ms, counted=counted)
         turn = turn_of(bucket, counts, context.write_id)
-        target = _reachable(bucket, target, [], turns=True)
-    elif counted.through_milli:  # a dropped limit would leave its counts to one that counts here
+    elif counted.through_milli:
         counts = counts_of_running_hour(bucket, now_ms // HOUR_MS, counted)
-        target = _reachable(bucket, target, [], turns=True)
-    else:
-        target = _reachable(bucket, target, _drops_of_one_write(bucket, target), turns=False)
-        if bucket.image.limits.keys() - target.limits.keys():
-            turn = turn._replace(store_first=bucket.finished)
+    elif bucket.image.limits.keys() - target.limits.keys():
+        turn = turn._replace(store_first=bucket.finished)
     until_ms = expires_ms(target, in_force.at(bucket.shard), now_ms, usage_ms)
     write_id = turn.write_id + STRUCTURAL
     trailer = WriteTrailer(
