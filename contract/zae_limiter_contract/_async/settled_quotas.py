@@ -173,18 +173,19 @@ class SettledQuotaContract(Contract):
         assert await use_of(world) == (150, 0)
         assert await world.spent("tokens") == 150
 
+    @for_each(("limit", "user"), [(DAILY, "user-day"), (SESSION, "user-session")])
     async def test_a_limit_that_was_not_named_is_used_when_it_is_settled(
-        self, world: World
+        self, world: World, limit: Limit, user: str
     ) -> None:
-        await world.configure(DAILY, RPM)
-        abandoned = world.acquire(rpm=1)
+        await world.repo.set_limits(user, [limit, RPM])
+        abandoned = world.acquire(user, rpm=1)
         lease = await abandoned.__aenter__()
-        await lease.settle(tokens=250, now=True)
-        assert await use_of(world) == use_in(lease.statuses) == (250, 0)
-        await lease.settle(tokens=100, now=True)
-        assert await use_of(world) == use_in(lease.statuses) == (100, 0)
+        for cost in (250, 100):
+            await lease.settle(tokens=cost, now=True)
+            assert await use_of(world, user) == use_in(lease.statuses, user) == (cost, 0)
+            assert lease.remaining["tokens"] == AMOUNT - cost
         world.clock.advance(seconds=2 * TTL_S)
-        assert await use_of(world) == (100, 0)
+        assert await use_of(world, user) == (100, 0)
 
     @for_each("limit", [DAILY, SESSION])
     async def test_later_settlements_stay_in_the_window_of_their_call(

@@ -171,16 +171,19 @@ class SettledQuotaContract(Contract):
         assert use_of(world) == (150, 0)
         assert world.spent("tokens") == 150
 
-    def test_a_limit_that_was_not_named_is_used_when_it_is_settled(self, world: World) -> None:
-        world.configure(DAILY, RPM)
-        abandoned = world.acquire(rpm=1)
+    @for_each(("limit", "user"), [(DAILY, "user-day"), (SESSION, "user-session")])
+    def test_a_limit_that_was_not_named_is_used_when_it_is_settled(
+        self, world: World, limit: Limit, user: str
+    ) -> None:
+        world.repo.set_limits(user, [limit, RPM])
+        abandoned = world.acquire(user, rpm=1)
         lease = abandoned.__enter__()
-        lease.settle(tokens=250, now=True)
-        assert use_of(world) == use_in(lease.statuses) == (250, 0)
-        lease.settle(tokens=100, now=True)
-        assert use_of(world) == use_in(lease.statuses) == (100, 0)
+        for cost in (250, 100):
+            lease.settle(tokens=cost, now=True)
+            assert use_of(world, user) == use_in(lease.statuses, user) == (cost, 0)
+            assert lease.remaining["tokens"] == AMOUNT - cost
         world.clock.advance(seconds=2 * TTL_S)
-        assert use_of(world) == (100, 0)
+        assert use_of(world, user) == (100, 0)
 
     @for_each("limit", [DAILY, SESSION])
     def test_later_settlements_stay_in_the_window_of_their_call(

@@ -32,7 +32,7 @@ from zae_limiter.admission.switches import after_switch
 from zae_limiter.admission.tally import NO_TALLY, Tally
 from zae_limiter.admission.thresholds import raised_percent
 from zae_limiter.admission.usage import currency_of, held_usage
-from zae_limiter.admission.windows import balance_in, has_expired, level_in, window_of
+from zae_limiter.admission.windows import NO_WINDOW, balance_in, has_expired, level_in, window_of
 from zae_limiter.models.bucket import BucketState, EntityCapacity, ResourceCapacity
 from zae_limiter.models.limit import Limit
 from zae_limiter.models.status import LimitStatus
@@ -173,7 +173,10 @@ def statuses_after(
             if state.rate.terms is not None:
                 if left.quota is not None:
                     more = held_since.get(limit.name, 0) * unit
-                    left = _with_holds_of_lease(left, _hold_of(grant, charge, key), more)
+                    hold = _hold_of(grant, charge, key)
+                    left = _with_holds_of_lease(left, hold, more)
+                    if taken_milli > 0 and hold is not None and hold.window == NO_WINDOW:
+                        left = _with_first_use(left, taken_milli, now_ms)
                 statuses.append(_status_under_terms(charge, limit, left, requested * unit, now_ms))
                 continue
             if limit.is_concurrent:
@@ -228,6 +231,12 @@ def taken_from(state: LimitState, units: int) -> LimitState:
     number = window_of(state.balance_milli)
     level = shifted_level(level_in(number, state.balance_milli), -units)
     return replace(state, balance_milli=balance_in(number, level))
+
+
+def _with_first_use(state: LimitState, units: int, now_ms: int) -> LimitState:
+    """Return a quota whose first use is the cost of a lease that has not named it."""
+    number = current_window(state, now_ms)
+    return replace(state, balance_milli=balance_in(number, state.rate.capacity_milli - units))
 
 
 def _status_under_terms(
