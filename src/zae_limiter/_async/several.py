@@ -31,6 +31,7 @@ from zae_limiter.exceptions import RateLimiterUnavailable, RateLimitExceeded
 from zae_limiter.models.refusal import limited_by
 
 if TYPE_CHECKING:
+    from zae_limiter._async.holds import HeldQuotas
     from zae_limiter._async.repository.charging import ChargeService
     from zae_limiter.hooks import AcquireWatch, FurtherAmounts
     from zae_limiter.models.status import LimitStatus
@@ -382,6 +383,14 @@ class SeveralLease(Lease):
             for lease in self._leases():
                 settlements += await lease._settlements_at_end(failed)  # noqa: SLF001
         await self._settle_end(tuple(settlements), ended)
+
+    def _held_quotas(self) -> Sequence[HeldQuotas]:
+        return [held for lease in self._leases() for held in lease._quotas or ()]  # noqa: SLF001
+
+    def _slots_are_back(self) -> None:
+        for lease in self._leases():
+            if lease._slots is not None:  # noqa: SLF001 - a part of this lease
+                lease._wake_slot_waiters()  # noqa: SLF001
 
     async def _return_slots(self) -> None:
         await super()._return_slots()

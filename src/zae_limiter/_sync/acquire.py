@@ -193,18 +193,17 @@ class AcquireCall:
         with the same receipt.
         """
         error: Exception | None = None
-        breaker = self.charging.breaker
+        charging = self.charging
         if not receipt.has_outcome:
             try:
-                if breaker.is_open:
-                    breaker.check()  # sent into an outage, its outcome would not be known
+                if charging.breaker.is_open:
+                    charging.breaker.check()  # sent into an outage, its outcome would not be known
                 self.settle(settlements, receipt)
             except Exception as failure:  # noqa: BLE001 - the block has ended
                 error = failure
         if error is None and not (receipt.has_outcome and receipt.outcome):
-            ends = self.charging.pending_ends
-            if ends:  # perhaps those of an event loop that was closed
-                ends.arm()
+            if charging.pending_ends:  # perhaps those of an event loop that was closed
+                charging.pending_ends.arm()
             return True
         return self._hand_over(settlements, receipt, quotas, on_stored, error)
 

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, cast
@@ -356,17 +356,19 @@ class SyncLease:
 
     def _settle_end(self, settlements: tuple[Settlement, ...], ended: Receipt[Any]) -> None:
         """Write the end of the block, unless it was written before an interrupt."""
-        leases = self._leases()
         if settlements or ended.has_outcome:
-            quotas = [held for lease in leases for held in lease._quotas or ()]  # noqa: SLF001
+            quotas = self._held_quotas()
             self._call.settle_quietly(settlements, ended, quotas, self._slots_are_back)
         self._slots_are_back()
 
+    def _held_quotas(self) -> Sequence[HeldQuotas]:
+        """Return the holds of quotas, on all resources."""
+        return self._quotas or ()
+
     def _slots_are_back(self) -> None:
-        """Wake callers that wait for the slots of this lease."""
-        for lease in self._leases():
-            if lease._slots is not None:  # noqa: SLF001 - a part of this lease
-                lease._wake_slot_waiters()  # noqa: SLF001
+        """Wake callers that wait for the slots of this lease, on all resources."""
+        if self._slots is not None:
+            self._wake_slot_waiters()
 
     def _settlements_at_end(self, failed: bool) -> tuple[Settlement, ...]:
         """Return the debts and credits of the end of the block, with the slots to be given back."""

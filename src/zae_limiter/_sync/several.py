@@ -33,6 +33,7 @@ from zae_limiter.exceptions import RateLimiterUnavailable, RateLimitExceeded
 from zae_limiter.models.refusal import limited_by
 
 if TYPE_CHECKING:
+    from zae_limiter._sync.holds import HeldQuotas
     from zae_limiter._sync.repository.charging import ChargeService
     from zae_limiter.hooks import AcquireWatch, FurtherAmounts
     from zae_limiter.models.status import LimitStatus
@@ -384,6 +385,14 @@ class SeveralLease(SyncLease):
             for lease in self._leases():
                 settlements += lease._settlements_at_end(failed)  # noqa: SLF001
         self._settle_end(tuple(settlements), ended)
+
+    def _held_quotas(self) -> Sequence[HeldQuotas]:
+        return [held for lease in self._leases() for held in lease._quotas or ()]  # noqa: SLF001
+
+    def _slots_are_back(self) -> None:
+        for lease in self._leases():
+            if lease._slots is not None:  # noqa: SLF001 - a part of this lease
+                lease._wake_slot_waiters()  # noqa: SLF001
 
     def _return_slots(self) -> None:
         super()._return_slots()

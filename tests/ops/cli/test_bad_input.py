@@ -77,7 +77,7 @@ BAD = {
     "unit": ["", "microtokens"],
     "read_units": ["", "0", "-1", "nan", "many"],
     "function": ["", "processor"],
-    "allow_deletions": ["", "-1", "1.5", "many"],
+    "allow_deletions": ["", "-1", "1.5", "many", "all"],
     "lock_timeout": ["", "-1", "4000", "soon"],
     "namespace_id": ["", LONG],
     "seconds": ["", "0", "-1", "nan", "soon"],
@@ -102,7 +102,6 @@ BAD = {
     "public_hosts": ["", "a b", "a/b", "user@a", LONG],
     "principal_header": ["", "a b", "a:b", "x-user"],  # the last one needs --behind-proxy
     "manifest": ["", ".", "missing.yaml"],
-    "allow_deletions": ["", "-1", "all"],
     "lines": ["", "-1", "many"],
     "window": ["", "weekly"],
     "by": ["", "a b", "9rpm"],
