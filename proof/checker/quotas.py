@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from proof.checker.history import ADMITTED, WRITTEN, History, Operation, Terms
+from proof.checker.history import ADMITTED, UNKNOWN, WRITTEN, History, Operation, Terms
 from proof.checker.rates import Amount, Excess
 from proof.checker.refill import UNIT
 
+_NEVER = 2**62
 Changes = dict[tuple[str, int], list[Operation]]  # by lease, in their order
 
 
@@ -79,22 +80,27 @@ def _fullest(terms: Terms, admitted: list[Operation], changes: Changes) -> Exces
 def _returns(terms: Terms, admitted: Iterable[Operation], changes: Changes) -> Iterable[Amount]:
     """Return what may have come back: credits, and holds that may have expired.
 
-    A hold ends with the first change that is written. One whose first change came too late, or may
-    not have been written, may have come back before that.
+    A hold ends with the first change that is written. If that was too late, or is not known, the
+    hold may have expired before.
     """
     for each in admitted:
-        of_lease = changes.get(each.lease, [])
+        of_lease, held = changes.get(each.lease, []), each.amounts[terms.series]
+        latest = _NEVER
         if terms.hold_ttl_ns is not None:
             # A hold expires this long after its renewal, which comes every half of its time. The
             # exit of a process that was stopped may be carried out after that.
             expires = each.before + terms.hold_ttl_ns - terms.hold_ttl_ns // 2
             first = next((one.after for one in of_lease if one.outcome == WRITTEN), None)
             if first is None or first > expires:
-                yield Amount(expires, expires, each.amounts[terms.series] * UNIT)
-                continue
+                latest = expires
         for one in of_lease:
-            if one.outcome == WRITTEN and one.amounts[terms.series] < 0:
-                yield Amount(one.before, one.after or 0, -one.amounts[terms.series] * UNIT)
+            credit = -one.amounts[terms.series]
+            if one.outcome in (WRITTEN, UNKNOWN) and credit > 0:
+                held -= credit
+                begin = min(one.before, latest)
+                yield Amount(begin, begin, credit * UNIT)
+        if latest < _NEVER and held > 0:
+            yield Amount(latest, latest, held * UNIT)
 
 
 def _debts(terms: Terms, admitted: Iterable[Operation], changes: Changes) -> Iterable[Amount]:

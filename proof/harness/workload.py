@@ -74,6 +74,7 @@ class Workload:
     def __init__(self, plan: Plan, number: int, diary: Diary, repo: Repository) -> None:
         self._plan, self._number, self._diary, self._repo = plan, number, diary, repo
         self._limiter = RateLimiter(repo)
+        self._ends = PendingEnds(diary, repo)
         self._stopped = asyncio.Event()
 
     def stop(self) -> None:
@@ -94,6 +95,7 @@ class Workload:
             if self._plan.subject == DYNAMODB:
                 chance = Random(f"{seed}.shape")
                 group.create_task(self._every(ends, SHAPED_EVERY_S, lambda: self._reshape(chance)))
+        self._ends.look()
 
     async def _until(self, ends: float, work: Any, chance: Random) -> None:
         while time.monotonic() < ends and not self._stopped.is_set():
@@ -112,7 +114,7 @@ class Workload:
         bucket = self._some_bucket(chance)
         amounts = _some_amounts(bucket, chance)
         timeout = chance.random() * WAIT_S if bucket is WAITING and chance.random() < 0.7 else None
-        lease = Lease(self._diary, self._repo, bucket, amounts, timeout)
+        lease = Lease(self._diary, self._repo, self._ends, bucket, amounts, timeout)
         acquire = self._limiter.acquire(
             bucket.entity, RESOURCE, _written(bucket, amounts), timeout=timeout
         )
@@ -134,8 +136,10 @@ class Workload:
             await asyncio.sleep(chance.random() * 0.02)
         ending = chance.choice(ENDINGS)
         bucket = lease.bucket
-        if bucket in HELD and ending in ("release", "consume", "now"):
+        if bucket in HELD and ending in ("release", "consume"):
             ending = "settle"  # a hold is settled once
+        if bucket is TURNED and ending in ("more", "settle"):
+            ending = "less"  # after a change of calendar a debt is usage alone
         if bucket is SHARDED and ending in ("more", "consume", "settle", "now"):
             ending = "less"  # debts of shards have a bound of their own
         await lease.end(ending, chance)
@@ -143,6 +147,7 @@ class Workload:
     # --- clocks, limits, shapes
 
     async def _read_clocks(self) -> None:
+        self._ends.look()
         before = now_ns()
         host, limiter = time.time_ns(), self._repo._context.clock()  # noqa: SLF001 - the clock in use
         after = now_ns()
@@ -211,6 +216,31 @@ class Workload:
             pass
 
 
+class PendingEnds:
+    """The ends of blocks and of calls that were left. What the store does not take is repeated.
+
+    What is not stored when the process ends was never answered, as far as the notes say.
+    """
+
+    def __init__(self, diary: Diary, repo: Repository) -> None:
+        self._diary, self._repo = diary, repo
+        self._ends: list[tuple[int, int, str]] = []
+
+    def add(self, number: int, lost: int, outcome: str) -> None:
+        """Note the outcome of an end if it is stored; ``lost`` counts what was lost before it."""
+        self._ends.append((number, lost, outcome))
+        self.look()
+
+    def look(self) -> None:
+        """Note the outcomes, if nothing is repeated any more."""
+        if self._repo.pending_settlements:
+            return
+        for number, lost, outcome in self._ends:
+            is_lost = lost != self._repo.lost_settlements
+            self._diary.end(number, "unknown" if is_lost else outcome)
+        self._ends = []
+
+
 class Lease:
     """One call, from its begin to its end, and what it has taken and still owes."""
 
@@ -218,12 +248,13 @@ class Lease:
         self,
         diary: Diary,
         repo: Repository,
+        ends: PendingEnds,
         bucket: Bucket,
         amounts: Mapping[str, int],
         timeout: float | None,
     ) -> None:
         self.bucket = bucket
-        self._diary, self._repo, self._timeout = diary, repo, timeout
+        self._diary, self._repo, self._ends, self._timeout = diary, repo, ends, timeout
         self._taken = dict(amounts)
         self._number = 0
         self._doubtful: int | None = None  # a settlement that may have been made
@@ -249,8 +280,11 @@ class Lease:
         except NO_DECISION:
             outcome = "unknown"
         except asyncio.CancelledError:
-            outcome = "cancelled" if lost == self._repo.lost_settlements else "unknown"
-        self._diary.end(self._number, outcome)
+            outcome = "cancelled"
+        if outcome == "cancelled":
+            self._ends.add(self._number, lost, outcome)
+        else:
+            self._diary.end(self._number, outcome)
         return outcome == "admitted"
 
     async def end(self, ending: str, chance: Random) -> None:
@@ -329,7 +363,8 @@ class Lease:
 
         What is settled at once is used: it does not come back if the process dies meanwhile.
         """
-        costs = {name: chance.randint(0, amount + 3) for name, amount in self._taken.items()}
+        more = 0 if self.bucket is TURNED else 3
+        costs = {name: chance.randint(0, amount + more) for name, amount in self._taken.items()}
         changes = {name: cost - self._taken[name] for name, cost in costs.items()}
         number = self._diary.begin("settle", self._by_series(changes), self._number)
         try:
@@ -344,17 +379,16 @@ class Lease:
             return None, {}
         if chance.random() < 0.5:
             return BlockFailed(), {}
-        return None, await self._adjust("settle", chance)
+        return None, await self._adjust("settle" if more else "less", chance)
 
     async def _exit(self, failure: BaseException | None, changes: dict[str, int]) -> None:
         number = self._diary.begin("exit", self._by_series(changes or self._zero()), self._number)
         lost = self._repo.lost_settlements
         kind = None if failure is None else type(failure)
         await self._acquire.__aexit__(kind, failure, None)
-        is_lost = lost != self._repo.lost_settlements
-        self._diary.end(number, "unknown" if is_lost else "written")
+        self._ends.add(number, lost, "written")
         if self._doubtful is not None:
-            self._diary.end(self._doubtful, "unknown")
+            self._ends.add(self._doubtful, lost, "unknown")
 
     def _zero(self) -> dict[str, int]:
         return dict.fromkeys(self._taken, 0)
