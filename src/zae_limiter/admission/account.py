@@ -77,7 +77,7 @@ class LeaseAccount(NamedTuple):
 
     def used(self) -> Mapping[str, int]:
         """Return the part of W that was settled at once, so that no hold is left of it."""
-        if not any(charge.used for charge in self.charges):
+        if not any([charge.used for charge in self.charges]):
             return NOTHING
         return sum_amounts(
             [{name: charge.amounts.get(name, 0) for name in charge.used} for charge in self.charges]
@@ -214,8 +214,10 @@ class LeaseAccount(NamedTuple):
         shares = self.shares(changes)
         unwritten = sum_amounts([self.unwritten, negated(changes)])
         after = self.changed_by(shares)._replace(unwritten=unwritten)
-        charges = tuple([charge._replace(used=charge.used | used) for charge in after.charges])
-        return Booking(self, after._replace(charges=charges), shares, used)
+        if any([charge.grant.quota_holds for charge in after.charges]):  # rates hold nothing
+            charges = [charge._replace(used=charge.used | used) for charge in after.charges]
+            after = after._replace(charges=tuple(charges))
+        return Booking(self, after, shares, used)
 
     # --- the end
 
