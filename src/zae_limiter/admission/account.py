@@ -77,10 +77,11 @@ class LeaseAccount(NamedTuple):
 
     def used(self) -> Mapping[str, int]:
         """Return the part of W that was settled at once, so that no hold is left of it."""
-        if not any([charge.used for charge in self.charges]):
+        charges = [charge for charge in self.charges if charge.used]
+        if not charges:
             return NOTHING
         return sum_amounts(
-            [{name: charge.amounts.get(name, 0) for name in charge.used} for charge in self.charges]
+            [{name: charge.amounts.get(name, 0) for name in charge.used} for charge in charges]
         )
 
     def names(self) -> frozenset[str]:
@@ -214,7 +215,7 @@ class LeaseAccount(NamedTuple):
         shares = self.shares(changes)
         unwritten = sum_amounts([self.unwritten, negated(changes)])
         after = self.changed_by(shares)._replace(unwritten=unwritten)
-        if any([charge.grant.quota_holds for charge in after.charges]):  # rates hold nothing
+        if [charge for charge in after.charges if charge.grant.quota_holds]:  # rates hold nothing
             charges = [charge._replace(used=charge.used | used) for charge in after.charges]
             after = after._replace(charges=tuple(charges))
         return Booking(self, after, shares, used)
