@@ -118,6 +118,8 @@ def is_same_kind(before: Rate, after: Rate) -> bool:
 
     What was taken from a limit of another kind is not given back to it, nor are its debts.
     """
+    if before == after:  # as it is almost always
+        return True
     if is_slots(before) != is_slots(after):
         return False
     if before.terms is None and after.terms is None:

@@ -68,11 +68,13 @@ def divided(image: BucketImage, settlement: Settlement) -> tuple[Settlement, dic
     That is the part of limits that have become another kind since they were charged.
     """
     rate_of, limits, late = settlement.in_force.rate_of, image.limits, dict[str, int]()
-    used = [*settlement.amounts_milli.items()]
-    used += [(each.hold.key, each.late_usage) for each in settlement.quotas]
-    for key, units in used:
+    for key, units in settlement.amounts_milli.items():
         if key in limits and not is_same_kind(limits[key].rate, rate_of(key)):
-            late[key] = late.get(key, 0) + units
+            late[key] = units
+    for each in settlement.quotas:
+        key = each.hold.key
+        if key in limits and not is_same_kind(limits[key].rate, rate_of(key)):
+            late[key] = late.get(key, 0) + each.late_usage
     if not late:
         return settlement, late
     amounts = {key: each for key, each in settlement.amounts_milli.items() if key not in late}

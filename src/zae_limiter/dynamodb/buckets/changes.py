@@ -156,8 +156,12 @@ class BucketChange:
         return state is None or not is_same_kind(state.rate, self.in_force.rate_of(key))
 
     def _concerns_absent_limits(self, image: BucketImage) -> bool:
-        keys = [*self.amounts_milli, *[each.hold.key for each in self.quotas]]
-        return any(self.is_absent(image, key) for key in keys)
+        for key in self.amounts_milli:  # written out: every settlement comes here
+            if self.is_absent(image, key):
+                return True
+        return bool(self.quotas) and any(
+            self.is_absent(image, each.hold.key) for each in self.quotas
+        )
 
     def can_share_write(self, other: BucketChange) -> bool:
         """Tell whether one condition holds for both changes."""
