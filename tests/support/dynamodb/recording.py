@@ -32,10 +32,11 @@ MOST_REQUESTS = 10_000 if os.environ.get("ZAEL_RECORD_CALLS") else 50
 _LIBRARY = f"{Path(zae_limiter.__file__).parent}/_async/"
 _PUBLIC = (_LIBRARY, f"{Path(zae_limiter_ops.__file__).parent}/_async/")
 _ENGINES = f"{_LIBRARY}engines/"
-_IN_BACKGROUND = ("later_writes.py", "resharding.py", "slots.py")
+_IN_BACKGROUND = ("later_writes.py", "resharding.py", "slots.py", "holds.py", "pending_ends.py")
 # Classes whose blocks acquire; blocks of the other classes open and close a store.
 _ACQUIRING = ("Acquire", "LlmReservation", "LlmStream")
 _BLOCK_ENDS = {"__aenter__": "open", "__aexit__": "close"}
+_ENTERING = "_enter"  # the coroutine that `__aenter__` of an acquire returns
 _LOOP = asyncio.Handle._run.__code__  # noqa: SLF001 - where a task ends: the loop runs its step
 
 
@@ -155,6 +156,8 @@ def _public_name(code: CodeType) -> str:
     owner = code.co_qualname.partition(".")[0]
     if owner.endswith("Provisioner"):  # which a method of that name returns
         return "provisioner"
+    if owner.endswith(_ACQUIRING) and code.co_name in {*_BLOCK_ENDS, _ENTERING}:
+        return "acquire"
     if code.co_name in _BLOCK_ENDS:
-        return "acquire" if owner.endswith(_ACQUIRING) else _BLOCK_ENDS[code.co_name]
+        return _BLOCK_ENDS[code.co_name]
     return code.co_name
