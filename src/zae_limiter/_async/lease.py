@@ -291,7 +291,8 @@ class Lease:
         written at once stays if the process dies: nothing of a quota or budget is held for it.
 
         If the store does not answer, ``now=True`` raises RateLimiterUnavailable. Then the amount is
-        written at the end of the block, unless it may have been written already.
+        written at the end of the block, unless it may have been written already. If only one of
+        two buckets did not take it, that one gets it later.
         """
         checked = self._check("settle", amounts, named)
         async with LinePlace(self._line):
@@ -422,21 +423,27 @@ class Lease:
         return {id(held.grant): await keeper.end(held) for held in quotas}
 
     async def _write(self, booking: Booking, receipt: Receipt[None]) -> None:
-        """Write a booking in the middle of the block; holds follow the written amounts."""
-        quotas = self._quotas
-        if quotas is None:
-            await self._call.settle(booking.settlements(), receipt)
-            return
+        """Write a booking in the middle of the block; holds follow the written amounts.
+
+        A bucket may refuse its part while another one takes it. What it refuses of quotas comes
+        with the next write.
+        """
+        quotas = self._quotas or []
         before = await self._end_quotas(quotas)
         settlements = booking.settlements(before)
         for held in quotas:
             held.change(settlements)
+        refused: list[Settlement] = []
         try:
             await self._call.settle(settlements, receipt)
+        except BaseException:
+            refused = self._call.repeat_refused(receipt)
+            raise
         finally:
             for held in quotas:
                 if receipt.has_outcome:
                     held.join(before[id(held.grant)], settlements)
+                    held.postpone(before[id(held.grant)], refused)
                 else:
                     held.restore(before[id(held.grant)])
                 self._call.charging.holds.go_on(held)

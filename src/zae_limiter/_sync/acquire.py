@@ -228,6 +228,22 @@ class AcquireCall:
         self.charging.pending_ends.add(end)
         return False
 
+    def repeat_refused(self, receipt: Receipt[Any]) -> list[Settlement]:
+        """Return the settlements of a write that were certainly not made while others may be.
+
+        Those of rates are repeated in the background; settlements of quotas need their holds.
+        """
+        left = (receipt.has_outcome and receipt.outcome) or ()
+        refused = [each.settlement for each in left if each.doubt is None]
+        rates = [each._replace(quotas=()) for each in refused if each.amounts_milli]
+        if rates:
+            from zae_limiter._sync.pending_ends import PendingEnd
+            from zae_limiter.admission.request import Unsettled
+
+            end = PendingEnd(self, [Unsettled(each) for each in rates])
+            self.charging.pending_ends.add(end)
+        return refused
+
     def give_back(self, receipt: Receipt[ChargeOutcome], amounts: Mapping[str, int]) -> None:
         """Refund a committed charge whose caller was stopped before it got the answer."""
         grant = receipt.outcome

@@ -56,7 +56,10 @@ class HeldQuotas(Held):
             for each in settlement.quotas
         }
         self.holds = [
-            [hold._replace(units=after.get(id(hold), hold.units)) for hold in holds]
+            [
+                hold._replace(units=after[id(hold)], late=0) if id(hold) in after else hold
+                for hold in holds
+            ]
             for holds in self.holds
         ]
 
@@ -82,6 +85,20 @@ class HeldQuotas(Held):
     def restore(self, before: _Holds) -> None:
         """Note that a change was certainly not written."""
         self.holds = [list(holds) for holds in before]
+
+    def postpone(self, before: _Holds, refused: Iterable[Settlement]) -> None:
+        """Hold on to what refused settlements would have changed; the next ones bring the change.
+
+        Other settlements of the same write were made, so that the write is not undone.
+        """
+        late = {id(each.hold): each.change for settlement in refused for each in settlement.quotas}
+        self.holds = [
+            [
+                old._replace(late=late[id(old)]) if id(old) in late else hold
+                for hold, old in zip(holds, olds, strict=True)
+            ]
+            for holds, olds in zip(self.holds, before, strict=True)
+        ]
 
     def renew_only(self, kept: Container[tuple[int, int]]) -> None:
         """Renew the holds at these places (charge and position) only; others have been ended."""
@@ -164,7 +181,7 @@ class HoldKeeper(RenewalKeeper[HeldQuotas]):
 
 def _one(hold: QuotaHold) -> QuotaHold:
     """Return the same hold with one unit, as a key for all holds with the same expiry."""
-    return hold._replace(units=1)
+    return hold._replace(units=1, late=0)
 
 
 def _is_renewable(charge: Charge, hold: QuotaHold) -> bool:

@@ -54,7 +54,8 @@ class QuotaHold(NamedTuple):
     debts belong to the window, too. ``life`` is the life of the bucket in which the amount was
     taken, and ``number`` that of the limit; ``life`` is empty if nothing was taken, since another
     shard may have admitted the charge. ``through_child`` says that a child of the entity was
-    charged the amount as well.
+    charged the amount as well. ``late`` is a change that the store has refused while other buckets
+    took theirs: the next settlement of the hold brings it.
     """
 
     key: str
@@ -64,6 +65,7 @@ class QuotaHold(NamedTuple):
     life: str = ""
     number: int = 0
     through_child: bool = False
+    late: int = 0
 
     @property
     def name(self) -> HoldName:
@@ -101,7 +103,7 @@ class QuotaSettlement(NamedTuple):
     def of(cls, hold: QuotaHold, change: int, *, keeps: bool) -> QuotaSettlement:
         """Return the settlement of a call that has a lease."""
         joined = JoinedWindow() if hold.window == NO_WINDOW else None
-        return cls(hold, change, keeps, joined)
+        return cls(hold, change + hold.late, keeps, joined)
 
     @property
     def held_after(self) -> int:

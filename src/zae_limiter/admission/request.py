@@ -273,7 +273,9 @@ class Grant:
                     [
                         QuotaSettlement.of(hold, owed.get(hold.key, 0), keeps=hold.key in going_on)
                         for hold in (holds[position] if holds else ())
-                        if owed.get(hold.key) or (hold.units and hold.key not in going_on)
+                        if owed.get(hold.key)
+                        or hold.late
+                        or (hold.units and hold.key not in going_on)
                     ]
                 )
                 owed = {key: each for key, each in owed.items() if key not in quota_keys}
