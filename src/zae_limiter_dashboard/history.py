@@ -73,6 +73,10 @@ class History:
         """Whether there is anything to show."""
         return self._read_from is not None
 
+    def is_awaited(self, buckets: int) -> bool:
+        """Tell whether the history is read: on request, or because there are few buckets."""
+        return self.is_requested or buckets <= self._most_buckets
+
     def request(self, hours: int = HOURS) -> None:
         """Read the history in a thread of its own, also that of very many buckets."""
         self.is_requested = True
@@ -98,7 +102,7 @@ class History:
 
     def renew(self, buckets: int) -> None:
         """Read the hours that are missing or have changed, if there are not too many buckets."""
-        if buckets > self._most_buckets and not self.is_requested:
+        if not self.is_awaited(buckets):
             return
         with self._lock:
             if not self._is_due():

@@ -271,7 +271,7 @@ class PageRoutes:
             "board": board,
             "overview": overview,
             "chart": chart,
-            "is_history_read": history.is_requested,
+            "is_history_awaited": history.is_awaited(board.buckets),
             "by_day": by_day,
             "health": watched.health,
             "changes": watched.changes,

@@ -245,6 +245,19 @@ def test_a_ranking_by_an_unknown_name_is_refused(page, path):
     assert "resource 'gtp-4' is not known (did you mean 'gpt-4'?)" in html.unescape(text)
 
 
+def test_parents_have_the_calls_of_the_export(page):
+    client = page.client()
+    text = client.page("usage")
+    (parent,) = json.loads(client.page("usage.json"))["parents"]
+    row = text[text.index('id="parents-title"') :]
+    for key, title in [("calls", "calls"), ("rejected_calls", "rejected"), ("waited", "waited")]:
+        assert f'<td data-label="{title}" class="n">{parent[key]}</td>' in row
+
+
+def test_the_calls_of_few_buckets_are_awaited_without_a_request(page):
+    assert "is read only on request" not in page.client().page("overview")
+
+
 def test_usage_is_exported(page):
     client = page.client()
     lines = list(csv.DictReader(client.page("usage.csv").splitlines()))

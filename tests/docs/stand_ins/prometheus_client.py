@@ -21,7 +21,7 @@ class _Child:
 
     def inc(self, amount=1):
         assert amount >= 0
-        self._values[self._key] = self._values.get(self._key, 0) + amount
+        self._values[self._key] = self._values.get(self._key, 0.0) + amount
 
     observe = inc
 

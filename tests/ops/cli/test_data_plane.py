@@ -482,7 +482,7 @@ def test_setting_one_limit_lists_those_that_no_longer_apply(cli, opened):
         "project-1 on 'gpt-4': tpm 80,000/min (before: none)",
         "no longer applies: rpm 100/min on gpt-4 (entity, any resource)",
     ]
-    assert "--add keeps the limits in force" in found.err
+    assert found.err.rstrip().endswith("to add it again: -l rpm:100/min --add")
     found = cli("resource", "set-defaults", "gpt-5", "-l", "tpm:5", "--output", "json").json
     assert found["superseded"] == [{"limit_name": "rpm", "resource": "gpt-5", "source": "system"}]
     found = cli("entity", "set-limits", "key-9", "-l", "tpm:5")

@@ -112,16 +112,19 @@ SHOWN_COLUMNS: tuple[Column[BucketView], ...] = (
 
 
 def describe_wait(view: BucketView | None, seconds: float) -> str:
-    """Return ``now``, ``in 3 s``, ``never``, ``paused, 3 s``, or ``denied`` with its end if any."""
+    """Return ``now``, ``in 3 s``, ``never``, ``paused, in 3 s``, ``denied`` or ``denied, in 3 s``.
+
+    The wait of a paused bucket may be longer than its pause.
+    """
     wait = format_duration(seconds)
     if view is not None and view.denied_seconds:
-        return "denied" if math.isinf(seconds) else f"denied, {wait}"
+        return "denied" if math.isinf(seconds) else f"denied, in {wait}"
     if view is not None and view.never_rejects and not seconds:
         return f"now ({view.mode.mode})"
     if math.isinf(seconds):
         return wait
     if view is not None and view.paused_seconds:
-        return f"paused, {wait}"
+        return f"paused, in {wait}"
     return wait if wait == "now" else f"in {wait}"
 
 

@@ -119,8 +119,8 @@ def list_buckets(
     Without --limited, --near and --sort the buckets come a page at a time, in the order of the
     store. With --near or --sort all buckets are read first, and the --limit most used buckets are
     shown. The waiting time ends when one token can be taken; a bucket that is paused or denied is
-    marked, with the end of that. The column rejected counts the calls that the bucket has rejected
-    in the running hour. A bucket that is not listed is full.
+    marked. The column rejected counts the calls that the bucket has rejected in the running hour. A
+    bucket that is not listed is full.
 
     --limited lists the buckets that have rejected callers in this hour or the last, most rejected
     calls first. The column asked shows the largest rejected amount, and refused by what refused the
@@ -135,10 +135,10 @@ def list_buckets(
       zae-limiter bucket list --entity key-7 --watch
       zae-limiter bucket list --limited --all-namespaces
 
-    JSON: buckets (each: namespace, entity_id, resource, rejected, refused_by (with --limited),
-    limited_by (what refused most: entity, resource and limit), last_limited_by, last_rejected_at,
-    fits_after_seconds (until a call fits that asks for as much, null: never),
-    asked (with --limited: the largest rejected amount of each limit, by name), limits (each:
+    JSON: buckets (each: namespace, entity_id, resource, rejected, refused_by, limited_by (what
+    refused most: entity, resource and limit), last_limited_by, last_rejected_at,
+    fits_after_seconds (until a call fits that asks for as much, null: never), asked (the largest
+    rejected amount of each limit, by name; these six with --limited alone), limits (each:
     limit_name, level_milli, debt_milli (thousandths of a token, null for money), level_billionths,
     debt_billionths (of the currency unit, null for tokens), capacity, refill_amount, used, held,
     window_start, window_end (these four of quotas), currency (of a budget, whose amounts are

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from zae_limiter.models.notation import format_limit
 from zae_limiter_ops.cli.shared.console import print_json
 from zae_limiter_ops.cli.shared.formatting import (
     describe_limits,
@@ -21,8 +23,6 @@ from zae_limiter_ops.reports.columns import Column, of_part
 if TYPE_CHECKING:
     from zae_limiter.models.config import SupersededLimit
     from zae_limiter.models.limit import Limit
-
-KEEP_THEM = "calls that name a limit which no longer applies fail; --add keeps the limits in force"
 
 LIMIT_COLUMNS: tuple[Column[Limit | None], ...] = (
     Column(title="limit", value=lambda limit: limit and limit.name),
@@ -79,7 +79,19 @@ def report_change(output: str, subject: dict[str, Any], label: str, change: Limi
     }
     print_result(output, {**subject, **fields}, *lines)
     if superseded:
-        print_hint(output, KEEP_THEM)
+        options = shlex.join(_options_of(superseded))
+        print_hint(
+            output,
+            "calls that name a limit which no longer applies fail; "
+            f"to add it again: {options} --add",
+        )
+
+
+def _options_of(superseded: Sequence[SupersededLimit]) -> Iterator[str]:
+    """Yield the options that set the limits; several rates of one name leave the choice open."""
+    for name in dict.fromkeys(each.limit.name for each in superseded):
+        texts = {format_limit(each.limit) for each in superseded if each.limit.name == name}
+        yield from ("-l", texts.pop() if len(texts) == 1 else f"{name}:RATE")
 
 
 def report_removal(

@@ -49,9 +49,9 @@ def test_a_list_shows_modes_and_pauses_with_their_ends(shell, store):
     for args in ((), ("--sort", "wait"), ("--near", "0.01%")):
         lines = waits(shell, *args)
         assert lines["denied"].rstrip().endswith("denied"), args
-        assert "denied, " in lines["ending"]
+        assert "denied, in " in lines["ending"]
         assert "now (shadow)" in lines["shadowed"]
-        assert "paused, " in lines["paused"]
+        assert "paused, in " in lines["paused"]
         assert lines["usual"].rstrip().endswith("now")
 
 
