@@ -56,7 +56,6 @@ if TYPE_CHECKING:
         EntityCapacity,
         EntityUsage,
         Limit,
-        LimitedBy,
         LimiterInfo,
         LimitName,
         LimitStatus,
@@ -74,6 +73,7 @@ if TYPE_CHECKING:
         UsageSnapshot,
         UsageSummary,
     )
+    from zae_limiter.refusal import LimitedBy
 
 _MODULES = {  # all other names are in ``exceptions`` or ``models``
     "RateLimiter": "_async.limiter",
@@ -89,6 +89,7 @@ _MODULES = {  # all other names are in ``exceptions`` or ``models``
     "SyncConfigCache": "_sync.config_cache",
     "StackManager": "_async.stack_manager",
     "SyncStackManager": "_sync.stack_manager",
+    "LimitedBy": "refusal",
 }
 
 __all__ = [

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
-    from zae_limiter.models.refusal import LimitedBy
     from zae_limiter.models.status import HeaderStyle, LimitStatus
+    from zae_limiter.refusal import LimitedBy
 
 
 def _rebuild(cls: type[ZAELimiterError], args: tuple[Any, ...], state: dict[str, Any]) -> Any:
@@ -86,7 +86,7 @@ class RateLimitExceeded(RateLimitError):
     @property
     def primary_violation(self) -> LimitStatus | None:
         """The violation with the longest wait."""
-        from zae_limiter.models.refusal import longest_wait  # functions raise no rejections
+        from zae_limiter.refusal import longest_wait  # functions raise no rejections
 
         return longest_wait(self.statuses)
 
@@ -97,7 +97,7 @@ class RateLimitExceeded(RateLimitError):
         In place of a limit there is ``"mode deny"`` or ``"a pause"`` if that has refused the call.
         None if nothing refuses it any more: a caller may wake up only after its deadline.
         """
-        from zae_limiter.models.refusal import limited_by
+        from zae_limiter.refusal import limited_by
 
         return limited_by(self.statuses)
 

@@ -20,8 +20,8 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from zae_limiter.exceptions import RateLimiterUnavailable, RateLimitExceeded, ValidationError
-from zae_limiter.models.refusal import LimitedBy, limited_by
 from zae_limiter.models.status import LimitStatus
+from zae_limiter.refusal import LimitedBy, limited_by
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -15,7 +15,7 @@ from zae_limiter_ops.cli.shared.modes import ENFORCED, ModeView
 if TYPE_CHECKING:
     from decimal import Decimal
 
-    from zae_limiter.models.refusal import LimitedBy
+    from zae_limiter.refusal import LimitedBy
 
 HOUR_MS = 3_600_000
 CLOSE_SHARE = 0.75  # of the capacity is used: the limit comes close

@@ -11,8 +11,8 @@ from zae_limiter.admission.windows import SPAN, HoldName, QuotaState
 from zae_limiter.embedded.memory.rows import pack_bucket, unpack_bucket
 from zae_limiter.embedded.sqlite import rows as stored
 from zae_limiter.models.config import LevelConfig
-from zae_limiter.models.refusal import LimitedBy
 from zae_limiter.models.switches import Switch, SwitchMode
+from zae_limiter.refusal import LimitedBy
 
 TALLY = Tally(7, 2, 5, {"rpm": 30}, 3)
 IMAGE = BucketImage(

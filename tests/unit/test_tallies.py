@@ -14,8 +14,8 @@ from zae_limiter._sync.tally_keeper import TallyKeeper as SyncTallyKeeper
 from zae_limiter.admission.request import AcquireEnd
 from zae_limiter.admission.tally import Refusals, Tally
 from zae_limiter.concurrency.tallies import STORE_AFTER_S, NotedTallies
-from zae_limiter.models.refusal import LimitedBy
 from zae_limiter.models.status import LimitStatus
+from zae_limiter.refusal import LimitedBy
 
 LIMITS = configured(RPM)
 PATIENCE_S = 20.0

@@ -30,7 +30,7 @@ from zae_limiter.admission.switches import denial
 from zae_limiter.clock import Deadline
 from zae_limiter.concurrency.receipt import Receipt
 from zae_limiter.exceptions import RateLimiterUnavailable, RateLimitExceeded
-from zae_limiter.models.refusal import limited_by
+from zae_limiter.refusal import limited_by
 
 if TYPE_CHECKING:
     from zae_limiter._sync.holds import HeldQuotas

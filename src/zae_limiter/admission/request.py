@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from zae_limiter.admission.reservation import Reservation
     from zae_limiter.admission.thresholds import OnThreshold
     from zae_limiter.clock import Deadline
-    from zae_limiter.models.refusal import LimitedBy
     from zae_limiter.models.status import LimitStatus
     from zae_limiter.models.switches import Switch
+    from zae_limiter.refusal import LimitedBy
 
 NO_NAMES: frozenset[str] = frozenset()
 NO_TRACE = "no trace"

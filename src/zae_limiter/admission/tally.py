@@ -7,8 +7,8 @@ from math import ceil
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from zae_limiter.models.refusal import LimitedBy, limited_by
 from zae_limiter.naming import usage_name
+from zae_limiter.refusal import LimitedBy, limited_by
 
 if TYPE_CHECKING:
     from decimal import Decimal

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from zae_limiter.models.config import ConfigSnapshot, ConfigSource, LevelConfig, OnUnavailable
     from zae_limiter.models.entity import Entity, Namespace
     from zae_limiter.models.limit import Limit, LimitName
-    from zae_limiter.models.refusal import LimitedBy
     from zae_limiter.models.stack import LimiterInfo, StackOptions, Status
     from zae_limiter.models.status import Availability, LimitStatus
     from zae_limiter.models.switches import Switch, SwitchMode
@@ -46,7 +45,6 @@ _MODULES = {
     "Limit": "limit",
     "LimitName": "limit",
     "LimitStatus": "status",
-    "LimitedBy": "refusal",
     "LimiterInfo": "stack",
     "MigrationProgress": "backend",
     "MigrationReport": "backend",
@@ -81,7 +79,6 @@ __all__ = [
     "Limit",
     "LimitName",
     "LimitStatus",
-    "LimitedBy",
     "LimiterInfo",
     "MigrationProgress",
     "MigrationReport",

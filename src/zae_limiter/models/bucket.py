@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from decimal import Decimal
 
-    from zae_limiter.models.refusal import LimitedBy
+    from zae_limiter.refusal import LimitedBy
 
 BILLIONTHS = 10**9  # of a currency unit; as in models.money, which needs decimal
 

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from zae_limiter.models.refusal import LimitedBy
+    from zae_limiter.refusal import LimitedBy
 
 
 class WindowType(StrEnum):

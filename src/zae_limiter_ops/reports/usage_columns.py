@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any, NamedTuple, TypeAlias
 
-from zae_limiter.models.refusal import LimitedBy
 from zae_limiter.models.usage import EntityUsage, UsageSnapshot, UsageSummary, money_label
+from zae_limiter.refusal import LimitedBy
 from zae_limiter_ops.reports.columns import Column, as_text, plain_values
 from zae_limiter_ops.reports.usage_series import CountedLimit
 

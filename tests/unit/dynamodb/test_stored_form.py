@@ -25,8 +25,8 @@ from zae_limiter.models.audit import AuditEvent
 from zae_limiter.models.config import ConfigLevel, LevelConfig, OnUnavailable
 from zae_limiter.models.entity import Entity, Namespace
 from zae_limiter.models.limit import Limit
-from zae_limiter.models.refusal import LimitedBy
 from zae_limiter.models.switches import Switch, SwitchMode
+from zae_limiter.refusal import LimitedBy
 
 names = st.from_regex(r"[A-Za-z][A-Za-z0-9_.\-]{0,8}", fullmatch=True).filter(
     lambda name: name.lower() != "wcu"

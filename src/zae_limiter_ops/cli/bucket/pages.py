@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from zae_limiter._sync.repository import SyncRepository
     from zae_limiter.models.bucket import BucketState
-    from zae_limiter.models.refusal import LimitedBy
+    from zae_limiter.refusal import LimitedBy
     from zae_limiter_ops.cli.shared.namespace_pages import Namespaces
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.config import ConfigSource
-from zae_limiter.models.refusal import limited_by
+from zae_limiter.refusal import limited_by
 from zae_limiter_ops.cli.shared.errors import suggested
 from zae_limiter_ops.cli.shared.lookups import (
     charged_entities,
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from zae_limiter._sync.repository import SyncRepository
     from zae_limiter.models.entity import Entity
     from zae_limiter.models.limit import Limit
-    from zae_limiter.models.refusal import LimitedBy
     from zae_limiter.models.status import Availability, LimitStatus
+    from zae_limiter.refusal import LimitedBy
 
 Bucket = tuple[str, str]  # entity and resource
 

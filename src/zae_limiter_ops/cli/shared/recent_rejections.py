@@ -11,8 +11,8 @@ from zae_limiter.models.timestamps import iso_from_ms
 
 if TYPE_CHECKING:
     from zae_limiter._sync.repository import SyncRepository
-    from zae_limiter.models.refusal import LimitedBy
     from zae_limiter.models.usage import UsageSnapshot
+    from zae_limiter.refusal import LimitedBy
 
 PAGE = 1000  # hours of one read
 
