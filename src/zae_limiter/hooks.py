@@ -7,8 +7,8 @@
 
 The task or thread that made the call calls the hook. A hook is a plain function, even for an async
 limiter, so it should return at once. Its errors never reach the caller; the first one is logged.
-``on_lost``, ``on_threshold`` and ``on_settle`` may be called in the background: there even
-``sys.exit`` is only logged. A limiter without hooks spends no time on them.
+``on_lost``, ``on_threshold``, ``on_exhausted`` and ``on_settle`` may be called in the background:
+there even ``sys.exit`` is only logged. A limiter without hooks spends no time on them.
 """
 
 from __future__ import annotations
@@ -463,7 +463,7 @@ def raise_exhausted(observer: Observer | None, exhaustion: Exhaustion) -> None:
     )
     _log_exhausted(event, exhaustion.limit)
     if observer is not None:
-        observer.notify("on_exhausted", event)
+        observer.notify("on_exhausted", event, in_background=True)
 
 
 def _log_exhausted(event: ExhaustedEvent, limit: Limit) -> None:

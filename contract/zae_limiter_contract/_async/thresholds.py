@@ -396,6 +396,23 @@ class ThresholdContract(Contract):
         await scene.use(600)
         assert await scene.raised() == [50, 80, 100]
 
+    async def test_a_hook_that_ends_the_program_does_not_end_a_rejected_call(
+        self, scene: Scene
+    ) -> None:
+        class Exiting(Told):
+            def on_exhausted(self, event: ExhaustedEvent) -> None:
+                super().on_exhausted(event)
+                raise SystemExit
+
+        await scene.world.configure(DAILY)
+        scene.told = Exiting()
+        scene.limiter = RateLimiter(scene.world.repo, hooks=scene.told)
+        for amount in 701, 702:
+            await scene.use(400)
+            await scene.reject(amount)
+            scene.world.clock.advance(seconds=DAY_S)
+        assert await scene.exhausted() == [(USER, 701), (USER, 702)]
+
     async def test_a_quota_is_exhausted_again_in_the_next_window(self, scene: Scene) -> None:
         for limit in DAILY, Limit.quota("tokens", 1000, after_first_use="12h"):
             await scene.world.configure(limit)

@@ -392,6 +392,21 @@ class ThresholdContract(Contract):
         scene.use(600)
         assert scene.raised() == [50, 80, 100]
 
+    def test_a_hook_that_ends_the_program_does_not_end_a_rejected_call(self, scene: Scene) -> None:
+        class Exiting(Told):
+            def on_exhausted(self, event: ExhaustedEvent) -> None:
+                super().on_exhausted(event)
+                raise SystemExit
+
+        scene.world.configure(DAILY)
+        scene.told = Exiting()
+        scene.limiter = SyncRateLimiter(scene.world.repo, hooks=scene.told)
+        for amount in 701, 702:
+            scene.use(400)
+            scene.reject(amount)
+            scene.world.clock.advance(seconds=DAY_S)
+        assert scene.exhausted() == [(USER, 701), (USER, 702)]
+
     def test_a_quota_is_exhausted_again_in_the_next_window(self, scene: Scene) -> None:
         for limit in DAILY, Limit.quota("tokens", 1000, after_first_use="12h"):
             scene.world.configure(limit)
