@@ -53,9 +53,7 @@ class RemovedLimits:
             return ""
         try:
             text = await _looked_up(context, error, now_ms)
-        except (
-            ZAELimiterError
-        ):  # no right to read the log, or an outage: the plain error says enough
+        except ZAELimiterError:  # no right to read the log, or an outage: the plain error will do
             return ""
         self._kept.put(key, _KeptAnswer(text, now_ms + KEPT_MS))
         return text

@@ -54,7 +54,7 @@ async def test_an_exhausted_quota_is_marked_after_a_later_rejection(
         await written_later(client.repo)
         assert fault.used
     assert told.exhausted == []
-    assert "could not mark that a quota is exhausted of 'user-1' on 'api'" in caplog.text
+    assert "could not mark an exhausted quota of 'user-1' on 'api'" in caplog.text
     await asyncio.sleep(RETRY_AFTER_S)
     await client.refusal(tokens=902)
     await written_later(client.repo)

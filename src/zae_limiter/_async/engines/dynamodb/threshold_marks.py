@@ -95,7 +95,7 @@ class ThresholdMarks:
                     return
         except ZAELimiterError as error:
             self._retry_at_s = time.monotonic() + RETRY_AFTER_S
-            self._log_failure("that a quota is exhausted", "nobody is told", bucket_id, error)
+            self._log_failure("an exhausted quota", "nobody is told", bucket_id, error)
 
     def _due(self, bucket_id: BucketId) -> tuple[StoredBucket, Mark] | None:
         entry = self._cache.get(bucket_id.shard(0))
