@@ -428,25 +428,28 @@ class Lease:
         A bucket may refuse its part while another one takes it. What it refuses of quotas comes
         with the next write.
         """
-        quotas = self._quotas or []
-        before = await self._end_quotas(quotas)
-        settlements = booking.settlements(before)
-        for held in quotas:
-            held.change(settlements)
-        refused: list[Settlement] = []
+        keeper, quotas = self._call.charging.holds, self._quotas or []
         try:
-            await self._call.settle(settlements, receipt)
-        except BaseException:
-            refused = self._call.repeat_refused(receipt)
-            raise
-        finally:
+            before = await self._end_quotas(quotas)
+            settlements = booking.settlements(before)
             for held in quotas:
-                if receipt.has_outcome:
-                    held.join(before[id(held.grant)], settlements)
-                    held.postpone(before[id(held.grant)], refused)
-                else:
-                    held.restore(before[id(held.grant)])
-                self._call.charging.holds.go_on(held)
+                held.change(settlements)
+            refused: list[Settlement] = []
+            try:
+                await self._call.settle(settlements, receipt)
+            except BaseException:
+                refused = self._call.repeat_refused(receipt)
+                raise
+            finally:
+                for held in quotas:
+                    if receipt.has_outcome:
+                        held.join(before[id(held.grant)], settlements)
+                        held.postpone(before[id(held.grant)], refused)
+                    else:
+                        held.restore(before[id(held.grant)])
+        finally:  # also if this was cancelled while it waited for a renewal
+            for held in quotas:
+                keeper.go_on(held)
 
     async def _with_slots(
         self, slots: list[HeldSlots], settlements: tuple[Settlement, ...]
