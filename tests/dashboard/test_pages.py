@@ -258,6 +258,22 @@ def test_the_calls_of_few_buckets_are_awaited_without_a_request(page):
     assert "is read only on request" not in page.client().page("overview")
 
 
+def test_a_wait_of_days_ends_at_a_date(page):
+    page.repository.set_limits("slow", [Limit.per_day("rpd", 1, burst=5)], "gpt-4")
+    with page.limiter.acquire("slow", "gpt-4", {"rpd": 5}):
+        pass
+    with (
+        pytest.raises(RateLimitExceeded) as info,
+        page.limiter.acquire("slow", "gpt-4", {"rpd": 3}),
+    ):
+        pass
+    assert 2 * 86400 < info.value.retry_after_seconds <= 3 * 86400
+    with page.limiter.acquire("slow", "gpt-4", {}):  # its write reports the rejection
+        pass
+    cell = page.client().page("overview").split('data-label="retry at">')
+    assert any(re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ <.*in [23] d", each) for each in cell)
+
+
 def test_usage_is_exported(page):
     client = page.client()
     lines = list(csv.DictReader(client.page("usage.csv").splitlines()))
