@@ -11,6 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from zae_limiter_ops.cli.shared.formatting import (
+    describe_filled,
     describe_limits,
     format_amount,
     format_duration,
@@ -74,6 +75,8 @@ def action_text(action: str) -> str:
 
 def details_text(event: AuditEvent) -> str:
     """Return the details of an event in a line."""
+    if filled := describe_filled(event.details):
+        return filled
     parts = []
     for key, value in event.details.items():
         if key == "limits":

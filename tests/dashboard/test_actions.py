@@ -315,3 +315,14 @@ def test_an_entity_that_does_not_exist_has_no_parent_to_set(page):
     )
     assert status == 404
     assert "does not exist" in text
+
+
+def test_changes_name_money_in_currency_units(page):
+    page.repository.set_resource_defaults("gpt-5", [Limit.budget("usd", "5.00", per="month")])
+    with page.limiter.acquire("acme-web", "gpt-5", {"usd": "4.50"}):
+        pass
+    page.repository.top_up("acme-web", "gpt-5", {"usd": "2.25"})
+    page.repository.reset_bucket("acme-web", "gpt-5")
+    shown = page.client().page("entity", id="acme-web")
+    assert "added usd 2.25" in shown
+    assert "forgiven usd 2.25" in shown

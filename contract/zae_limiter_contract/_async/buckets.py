@@ -341,6 +341,34 @@ class BucketContract(Contract):
         (event,) = await world.repo.get_audit_events(USER)
         assert event.details == {"amounts": {"rpm": amount}, "added_milli": {"rpm": added}}
 
+    async def test_events_of_resets_and_top_ups_have_money_in_currency_units(
+        self, world: World
+    ) -> None:
+        await world.configure(RPM, Limit.budget("usd", "5.00", per="month"))
+        await world.take(rpm=4, usd="4.500000001")  # type: ignore[arg-type]
+        top_up: dict[str, Any] = {"rpm": 1, "usd": "2.25"}
+        await world.repo.top_up(USER, API, top_up)
+        await world.repo.reset_bucket(USER, API)
+        forgiven, added = [event.details for event in await world.repo.get_audit_events(USER)]
+        assert added == {
+            "amounts": {"rpm": 1, "usd": "2.25"},
+            "added_milli": {"rpm": 1000},
+            "added_money": {"usd": "2.25"},
+        }
+        assert forgiven == {
+            "forgiven_milli": {"rpm": 3000},
+            "forgiven_money": {"usd": "2.250000001"},
+        }
+
+    async def test_the_event_of_a_budget_that_is_topped_up_before_its_first_use_has_money(
+        self, world: World
+    ) -> None:
+        await world.configure(Limit.budget("usd", "5.00", per="month"))
+        top_up: dict[str, Any] = {"usd": 3}
+        await world.repo.top_up(USER, API, top_up)
+        (event,) = await world.repo.get_audit_events(USER)
+        assert event.details == {"amounts": {"usd": 3}, "added_money": {"usd": "3.00"}}
+
     async def test_a_reset_or_top_up_that_adds_nothing_is_not_logged(self, world: World) -> None:
         await world.configure(RPM, TPM)
         await world.take(rpm=8)

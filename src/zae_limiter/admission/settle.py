@@ -270,15 +270,37 @@ def _moved(image: BucketImage, moves: Iterable[Move]) -> BucketImage:
 
 
 def added_milli(moves: Iterable[Move]) -> dict[str, int]:
-    """Sum the millitokens that moves add, by limit, for the audit event of a reset or top-up.
+    """Sum what moves add, by limit, for the audit event of a reset or top-up.
 
-    A limit that calls brought is listed as ``name (of calls)``, apart from the configured limit.
+    The sums are millitokens, and billionths of money. A limit that calls brought is listed as
+    ``name (of calls)``, apart from the configured limit.
     """
     added: dict[str, int] = {}
     for move in moves:
-        name = plain_name(move.key) + (" (of calls)" if is_alias(move.key) else "")
+        name = _listed_name(move.key)
         added[name] = added.get(name, 0) + move.add
     return dict(sorted(added.items()))
+
+
+def added_details(
+    word: str, added: Mapping[str, int], limits: Mapping[str, LimitState]
+) -> dict[str, dict[str, int] | dict[str, str]]:
+    """Return such sums as audit details: ``word_milli`` of tokens, ``word_money`` of budgets.
+
+    Money is a text in currency units, as everywhere in JSON.
+    """
+    of_budgets = {_listed_name(key) for key, state in limits.items() if is_money(state)}
+    milli = {name: units for name, units in added.items() if name not in of_budgets}
+    if len(milli) == len(added):
+        return {f"{word}_milli": milli}
+    from zae_limiter.models.money import in_currency  # only budgets need it
+
+    money = {name: f"{in_currency(added[name]):f}" for name in added if name in of_budgets}
+    return {f"{word}_money": money} | ({f"{word}_milli": milli} if milli else {})
+
+
+def _listed_name(key: str) -> str:
+    return plain_name(key) + (" (of calls)" if is_alias(key) else "")
 
 
 def check_topped(stored: Mapping[str, LimitState], amounts: Mapping[str, int]) -> None:

@@ -346,7 +346,7 @@ def reset(tables: Tables, namespace_id: str, change: AuditedChange) -> bool:
     _write_change(tables, namespace_id, change, after, window)
     added = settling.added_milli(moves)
     if any(added.values()):
-        details = {"forgiven_milli": added}
+        details = settling.added_details("forgiven", added, after.limits)
         record(tables, namespace_id, change, AuditAction.BUCKET_RESET, details)
     return True
 
@@ -375,7 +375,10 @@ def top_up(
     _write_change(tables, namespace_id, change, after, window)
     added = settling.added_milli(moves)
     if any(added.values()):
-        details = {"amounts": plain_amounts(amounts), "added_milli": added}
+        details = {
+            "amounts": plain_amounts(amounts),
+            **settling.added_details("added", added, after.limits),
+        }
         record(tables, namespace_id, change, AuditAction.BUCKET_TOPPED_UP, details)
     return True
 

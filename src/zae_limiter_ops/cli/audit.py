@@ -11,9 +11,9 @@ from zae_limiter.shell_words import quoted
 from zae_limiter_ops.cli.shared.console import status
 from zae_limiter_ops.cli.shared.formatting import (
     count_of,
+    describe_filled,
     describe_limits,
     format_time,
-    format_tokens,
 )
 from zae_limiter_ops.cli.shared.groups import CommandGroup
 from zae_limiter_ops.cli.shared.options import (
@@ -184,13 +184,8 @@ def _details(event: AuditEvent) -> str:
         policy = details.get("on_unavailable")
         outage = f"; in an outage: {policy}" if policy else ""
         return f"{on}{_limits(details.get('limits'))} (was {before}){outage}"
-    if event.action == "bucket_reset" and "forgiven_milli" in details:
-        return f"{on}forgiven {_tokens(details['forgiven_milli'])}"
-    if event.action == "bucket_topped_up" and "added_milli" in details:
-        asked = {name: 1000 * amount for name, amount in details["amounts"].items()}
-        added = details["added_milli"]
-        cut = "" if added == asked else f" (asked for {_tokens(asked)})"
-        return f"{on}added {_tokens(added)}{cut}"
+    if filled := describe_filled(details):
+        return on + filled
     if event.action == "parent_set":
         return f"{_parent(details)} (was {_parent(details.get('previous') or {})})"
     given = {key: value for key, value in details.items() if value not in (None, {}, [], False)}
@@ -208,10 +203,6 @@ def _limits(stored: list[dict[str, Any]] | None) -> str:
     from zae_limiter.models.limit import Limit
 
     return describe_limits(Limit.from_dict(limit) for limit in stored or ())
-
-
-def _tokens(amounts_milli: dict[str, int]) -> str:
-    return ", ".join(f"{name} {format_tokens(milli)}" for name, milli in amounts_milli.items())
 
 
 def _text(value: object) -> str:

@@ -10,7 +10,7 @@ from zae_limiter.exceptions import IncompatibleSchemaError, PermissionDenied, Ra
 from zae_limiter_ops.cli.bucket.report import describe_missing, report_buckets
 from zae_limiter_ops.cli.shared.console import confirm
 from zae_limiter_ops.cli.shared.errors import did_you_mean
-from zae_limiter_ops.cli.shared.formatting import count_of, format_tokens
+from zae_limiter_ops.cli.shared.formatting import count_of, format_level
 from zae_limiter_ops.cli.shared.options import (
     entity_argument,
     optional_resource_argument,
@@ -106,8 +106,12 @@ def _changes(before: list[BucketView], resource: str | None) -> str:
     by_resource: dict[str, list[str]] = {}
     for view in before:
         state = view.state
-        levels = f"{format_tokens(state.tokens_milli)} to {format_tokens(state.capacity_milli)}"
-        by_resource.setdefault(state.resource, []).append(f"{state.limit_name} from {levels}")
+        levels = [
+            format_level(state.limit, units) for units in (state.tokens_milli, state.capacity_milli)
+        ]
+        by_resource.setdefault(state.resource, []).append(
+            f"{state.limit_name} from {' to '.join(levels)}"
+        )
     if resource is not None:
         return ", ".join(by_resource[resource])
     return "; ".join(f"{name}: {', '.join(texts)}" for name, texts in by_resource.items())

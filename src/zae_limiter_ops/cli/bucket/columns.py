@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from zae_limiter_ops.cli.shared.console import bar
 from zae_limiter_ops.cli.shared.formatting import (
-    format_amount,
     format_duration,
+    format_level,
     format_rate,
-    format_tokens,
     plain_amount,
     seconds_json,
 )
@@ -177,12 +176,7 @@ def _bar(used_share: float | None) -> str:
 
 
 def _debt(view: BucketView) -> str:
-    if not view.debt_milli:
-        return ""
-    limit = view.state.limit
-    if limit.currency is not None:
-        return format_amount(limit.shown(view.debt_milli))
-    return format_tokens(view.debt_milli)
+    return format_level(view.state.limit, view.debt_milli) if view.debt_milli else ""
 
 
 _HELD_WAIT_COLUMNS: tuple[Column[BucketView], ...] = (

@@ -11,12 +11,13 @@ from zae_limiter._async.engines.dynamodb.context import TableContext
 from zae_limiter._async.engines.dynamodb.sharding.shard_reader import ReadShard, ShardReader
 from zae_limiter._async.engines.dynamodb.transactions import TransactionPlan
 from zae_limiter._async.engines.dynamodb.usage.writing import UsageRows
-from zae_limiter.admission.image import BucketImage
+from zae_limiter.admission.image import BucketImage, LimitState
 from zae_limiter.admission.in_force import InForce, stored_units
 from zae_limiter.admission.moves import Move, top_up_move
 from zae_limiter.admission.quotas import QuotaMove, has_sunk
 from zae_limiter.admission.rebase import full_bucket
 from zae_limiter.admission.settle import (
+    added_details,
     added_milli,
     check_topped,
     is_money,
@@ -57,6 +58,7 @@ from zae_limiter.settings import MAX_SHARDS
 from zae_limiter.transport.calls import Deadline
 
 Images = dict[Shard, BucketImage]
+Limits = Mapping[str, LimitState]
 
 
 class RefilledShard(NamedTuple):
@@ -103,8 +105,8 @@ class ManualRefill:
 
         change = AuditedChange.by(principal, bucket_id.entity_id, now_ms, bucket_id.resource)
 
-        def log(added: dict[str, int]) -> Action:
-            details = {"forgiven_milli": added}
+        def log(added: dict[str, int], limits: Limits) -> Action:
+            details = added_details("forgiven", added, limits)
             return self._table.log(
                 bucket_id.namespace_id, change, AuditAction.BUCKET_RESET, details
             )
@@ -165,14 +167,10 @@ class ManualRefill:
                 topped=top_up_quotas(limits, amounts, now_ms),
             )
             added = {key: stored_units(amounts[key], is_money(limits[key])) for key in amounts}
-            return [actions.update(created.write), log(added)]
+            return [actions.update(created.write), log(added, limits)]
 
         def changes(images: Images) -> Changes:
-            limits = {
-                key: state
-                for shard in sorted(images, reverse=True)  # the first shard has all of a quota
-                for key, state in images[shard].limits.items()
-            }
+            limits = _limits_of(images)
             check_topped(limits, amounts)
             wanted = {
                 key: amount * MILLI for key, amount in amounts.items() if limits[key].quota is None
@@ -193,8 +191,11 @@ class ManualRefill:
 
         change = AuditedChange.by(principal, bucket_id.entity_id, now_ms, bucket_id.resource)
 
-        def log(added: dict[str, int]) -> Action:
-            details = {"amounts": plain_amounts(amounts), "added_milli": added}
+        def log(added: dict[str, int], limits: Limits) -> Action:
+            details = {
+                "amounts": plain_amounts(amounts),
+                **added_details("added", added, limits),
+            }
             action = AuditAction.BUCKET_TOPPED_UP
             return self._table.log(bucket_id.namespace_id, change, action, details)
 
@@ -209,7 +210,7 @@ class ManualRefill:
         self,
         bucket_id: BucketId,
         changes: Callable[[Images], Changes],
-        log: Callable[[dict[str, int]], Action],
+        log: Callable[[dict[str, int], Limits], Action],
         create: Callable[[Deadline], Awaitable[list[Action]]] | None = None,
     ) -> bool:
         """Write the changes, and the event if they add anything, in one transaction."""
@@ -227,13 +228,22 @@ class ManualRefill:
                 for shard, of_shard in planned.items()
             ]
             added = added_milli(move for each in planned.values() for move in each.all_moves())
-            logged = [log(added)] if any(added.values()) else []
+            logged = [log(added, _limits_of(images))] if any(added.values()) else []
             return TransactionPlan(True, [*changed, *logged])
 
         try:
             return await self._table.commit(bucket_id.namespace_id, plan)
         finally:
             self._cache.drop_bucket(bucket_id)
+
+
+def _limits_of(images: Images) -> Limits:
+    """Return the limits of a bucket; the first shard has all of a quota."""
+    return {
+        key: state
+        for shard in sorted(images, reverse=True)
+        for key, state in images[shard].limits.items()
+    }
 
 
 def _deleted(item: Item) -> Action:
