@@ -16,6 +16,8 @@ from zae_limiter_dashboard.selection import SHOWN, Selection
 from zae_limiter_ops.cli.shared.formatting import LEVELS
 
 if TYPE_CHECKING:
+    from collections.abc import Container
+
     from zae_limiter_dashboard.store import Watched
 
 
@@ -24,6 +26,7 @@ class LimitedLine(NamedTuple):
 
     bucket: LimitedBucket
     level: str
+    fits_elsewhere: bool  # what refused the last call has enough again
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,8 @@ def overview_of(chosen: Selection, fresh: list[LevelRow], watched: Watched) -> O
         return [row for row in found if row is not None]
 
     shown = watched.with_modes(renewed(chosen.limited))
-    limited = tuple(_line(each, watched) for each in limited_buckets(shown))
+    roomy = {(*row.bucket, row.limit_name) for row in shown if row.fits_after_seconds <= 0}
+    limited = tuple(_line(each, watched, roomy) for each in limited_buckets(shown))
     return Overview(
         limited=limited,
         limited_count=chosen.counts[0],
@@ -67,8 +71,10 @@ def overview_of(chosen: Selection, fresh: list[LevelRow], watched: Watched) -> O
     )
 
 
-def _line(limited: LimitedBucket, watched: Watched) -> LimitedLine:
+def _line(
+    limited: LimitedBucket, watched: Watched, roomy: Container[tuple[str, str, str]]
+) -> LimitedLine:
     entity_id, resource = limited.row.bucket
     source = watched.settings(entity_id, resource).source
     level = "passed by calls" if source is None else LEVELS.get(source.value, source.value)
-    return LimitedLine(limited, level)
+    return LimitedLine(limited, level, limited.row.limited_by in roomy)

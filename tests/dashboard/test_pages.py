@@ -274,6 +274,34 @@ def test_a_wait_of_days_ends_at_a_date(page):
     assert any(re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ <.*in [23] d", each) for each in cell)
 
 
+def test_a_call_that_was_refused_elsewhere_fits_when_that_has_enough(page):
+    page.repository.set_limits("key-5", [Limit.quota("tokens", 10, per="month")], "all-models")
+    with page.limiter.acquire("key-5", "all-models", {"tokens": 10}):
+        pass
+    also = {"all-models": {"tokens": 5}}
+    acquire = page.limiter.acquire("key-5", "gpt-4", {"rpd": 1}, also=also)
+    with pytest.raises(RateLimitExceeded), acquire:
+        pass
+    for resource, amounts in [("gpt-4", {"rpd": 1}), ("all-models", {})]:  # these report it
+        with page.limiter.acquire("key-5", resource, amounts):
+            pass
+    client = page.client()
+
+    def waits(text):
+        lines = text[text.index('id="limited-title"') : text.index('id="close-title"')].split(
+            "<tr>"
+        )
+        return [words_of(line) for line in lines if "gpt-4" in line and "key-5" in line]
+
+    found = waits(client.page("overview"))
+    assert "when tokens of key-5 on all-models has enough" in found[0]
+    page.repository.reset_bucket("key-5", "all-models")
+    found = eventually(
+        lambda: waits(client.page("overview")), lambda lines: lines and "fits now" in lines[0]
+    )
+    assert "fits now" in found[0]
+
+
 def test_usage_is_exported(page):
     client = page.client()
     lines = list(csv.DictReader(client.page("usage.csv").splitlines()))
