@@ -187,11 +187,6 @@ class LevelRow(NamedTuple):
         return max(self.paused_seconds, self.denied_seconds)
 
     @property
-    def never_rejects(self) -> bool:
-        """Whether the mode lets every call through, unless a pause stops it."""
-        return self.mode.mode in ("shadow", "bypass")
-
-    @property
     def limited_by(self) -> LimitedBy | None:
         """What refused the last acquire that the bucket has counted in the running hour."""
         return self.state.limited_by if self._is_this_hour else None
@@ -210,7 +205,7 @@ class LevelRow(NamedTuple):
         capacity. A soft limit never makes a call wait, nor does a mode that rejects nobody.
         """
         state = self.state
-        if self.is_soft or self.never_rejects:
+        if self.is_soft or self.mode.never_rejects:
             return self.stopped_seconds
         is_full = self.level_milli >= state.capacity_milli and self.mode is ENFORCED
         if is_full and not state.asked and state.paused_until_ms is None:
@@ -269,7 +264,7 @@ class LevelRow(NamedTuple):
         """
         if self.stopped_seconds:
             return True
-        if self.is_soft or self.never_rejects:
+        if self.is_soft or self.mode.never_rejects:
             return False
         if self.level_milli < 0:
             return True

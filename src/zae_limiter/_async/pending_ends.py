@@ -107,7 +107,8 @@ class PendingEnd:
         ids = {id(each.hold) for settlement in certain for each in settlement.quotas}
         self._places = {key: place for key, place in self._places.items() if key in ids}
         for held in self._quotas:
-            own = {place[1:] for place in self._places.values() if place.held is held}
+            places = [place for place in self._places.values() if place.held is held]
+            own = {(place.charge, place.position) for place in places}
             held.renew_only(own)
             if own:
                 self.call.charging.holds.go_on(held)

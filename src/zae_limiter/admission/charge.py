@@ -32,14 +32,11 @@ from zae_limiter.admission.slots import SlotHold, retry_after_s, swept, take_slo
 from zae_limiter.admission.switches import under_switch
 from zae_limiter.admission.usage import with_through_child, with_units_through_children
 from zae_limiter.models.status import LimitStatus
-from zae_limiter.models.switches import SwitchMode
+from zae_limiter.models.switches import UNENFORCED
 from zae_limiter.models.timestamps import MILLI
 
 if TYPE_CHECKING:
     from zae_limiter.models.limit import Limit
-
-
-UNENFORCED = (SwitchMode.SHADOW.value, SwitchMode.BYPASS.value)
 
 
 @dataclass(slots=True)

@@ -748,8 +748,8 @@ def rebase_quota(key: str, state: LimitState, rate: Rate, now_ms: int) -> QuotaM
     """Return the move of a quota to another amount or calendar: its usage stays.
 
     Another calendar begins another life of the limit and forgets the holds of the one before: what
-    has expired returns, and the estimates of calls in flight stay charged. After a
-    change of the amount or of the thresholds, all thresholds that are reached count as raised.
+    has expired returns, and the estimates of calls in flight stay charged. After a change of the
+    amount or of the thresholds, all thresholds that are reached count as raised.
     """
     assert state.quota is not None
     old_terms, before = quota_terms(state.rate)

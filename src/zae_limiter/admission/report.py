@@ -150,8 +150,8 @@ def statuses_after(
 
     Tokens that have accrued since the answer are included. ``since`` are the tokens that the lease
     has taken (negative: given back) after this charge, ``held_since`` those of quotas that it holds
-    in addition, and ``cost`` is the cost of the whole lease.
-    A limit in debt is exceeded: no call is admitted until the debt is repaid.
+    in addition, and ``cost`` is the cost of the whole lease. A limit in debt is exceeded: no call
+    is admitted until the debt is repaid.
     """
     statuses: list[LimitStatus] = []
     for charge, answered in zip(grant.charges, grant.images, strict=False):

@@ -114,11 +114,11 @@ class Settlement(NamedTuple):
     been deleted meanwhile. A credit to a deleted bucket changes nothing, since that bucket is full,
     but it still counts as usage. ``through_child`` is that of the charge. ``admitted`` is added to
     the count of admitted acquires, and ``elsewhere`` to that of them which are calls of another
-    bucket. ``forfeits`` says that the amounts only correct what is counted
-    as consumed: a reservation has lapsed, or the charge was bypassed. ``released`` are slots that
-    the charge holds; those that have expired are left out. ``quotas`` are the debts and credits of
-    quotas, with the amounts that the charge holds of them. ``shard`` is the number of the shard
-    that a reservation was made in: its tokens have not accrued yet, so they go back there.
+    bucket. ``forfeits`` says that the amounts only correct what is counted as consumed: a
+    reservation has lapsed, or the charge was bypassed. ``released`` are slots that the charge
+    holds; those that have expired are left out. ``quotas`` are the debts and credits of quotas,
+    with the amounts that the charge holds of them. ``shard`` is the number of the shard that a
+    reservation was made in: its tokens have not accrued yet, so they go back there.
     """
 
     entity_id: str

@@ -216,8 +216,8 @@ def _shares(charge: Charge, holds: tuple[QuotaHold, ...]) -> tuple[QuotaHold, ..
     """Return the part of a bucket's holds that belongs to one charge.
 
     A store keeps one sum for all holds of an expiry, so a hold can be settled in parts. What comes
-    through a child is held apart. The share
-    of a charge without an amount is 0, but it names the window to which later debts belong.
+    through a child is held apart. The share of a charge without an amount is 0, but it names the
+    window to which later debts belong.
     """
     shares: dict[str, QuotaHold] = {}
     for hold in holds:

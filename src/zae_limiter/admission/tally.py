@@ -129,16 +129,15 @@ class Tally(NamedTuple):
 
         The charge of every parent does this. So it is written out, instead of ``_replace``.
         """
-        rejected, of_children, waited, asked, shadowed, as_further, elsewhere, refusals = self
         return Tally(
-            rejected,
-            of_children,
-            waited,
-            asked,
-            shadowed,
-            as_further,
-            elsewhere + 1,
-            refusals,
+            self.rejected,
+            self.through_children,
+            self.waited,
+            self.asked,
+            self.shadowed,
+            self.as_further,
+            self.elsewhere + 1,
+            self.refusals,
         )
 
     def with_names(self, entity_id: str, resource: str) -> Tally:

@@ -37,6 +37,8 @@ class SwitchMode(StrEnum):
             raise ValidationError(field, value, f"must be one of {names}") from None
 
 
+# In these modes no limit rejects a call. A pause does.
+UNENFORCED = frozenset((SwitchMode.SHADOW, SwitchMode.BYPASS))
 SwitchName = SwitchMode | Literal["enforce", "shadow", "bypass", "deny"]  # a typo is a type error
 
 

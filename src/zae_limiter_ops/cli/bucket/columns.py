@@ -118,7 +118,7 @@ def describe_wait(view: BucketView | None, seconds: float) -> str:
     wait = format_duration(seconds)
     if view is not None and view.denied_seconds:
         return "denied" if math.isinf(seconds) else f"denied, in {wait}"
-    if view is not None and view.never_rejects and not seconds:
+    if view is not None and view.mode.never_rejects and not seconds:
         return f"now ({view.mode.mode})"
     if math.isinf(seconds):
         return wait

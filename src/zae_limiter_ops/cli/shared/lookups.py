@@ -179,7 +179,7 @@ class BucketView:
         caller should ask again. A soft limit never makes a call wait. The time is never shorter
         than the rest of a pause or of mode deny.
         """
-        if self.state.limit.soft or self.never_rejects:
+        if self.state.limit.soft or self.mode.never_rejects:
             return self.stopped_seconds
         least = MILLI if self.state.limit.currency is None else 1
         seconds = min(self._until(least), RETRY_S) if self._has_slots else self._until(least)
@@ -190,7 +190,7 @@ class BucketView:
 
         The time holds provided that nothing else is charged.
         """
-        if self.state.limit.soft or self.never_rejects:
+        if self.state.limit.soft or self.mode.never_rejects:
             return self.stopped_seconds
         units = stored_units(amount, self.state.limit.currency is not None)
         if units > self.state.capacity_milli and units > self.state.tokens_milli:
@@ -202,11 +202,6 @@ class BucketView:
     def stopped_seconds(self) -> float:
         """The time for which a pause or mode deny stops every call; 0 if none does."""
         return max(self.paused_seconds, self.denied_seconds)
-
-    @property
-    def never_rejects(self) -> bool:
-        """Whether the mode lets every call through, unless a pause stops it."""
-        return self.mode.mode in ("shadow", "bypass")
 
     @property
     def denied_seconds(self) -> float:

@@ -73,6 +73,13 @@ class ModeView(NamedTuple):
         return max(0.0, self.until.timestamp() - now_ms / 1000)
 
     @property
+    def never_rejects(self) -> bool:
+        """Whether the mode lets every call through, unless a pause stops it."""
+        from zae_limiter.models.switches import UNENFORCED
+
+        return self.mode in UNENFORCED
+
+    @property
     def text(self) -> str:
         """The mode with its end and its level."""
         until = f" until {iso_text(self.until)}" if self.until else ""
