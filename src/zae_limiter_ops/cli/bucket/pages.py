@@ -148,6 +148,10 @@ class BucketPages:
     resource: str | None
     in_force: LimitsInForce = field(default_factory=LimitsInForce)
 
+    def anew(self) -> BucketPages:
+        """Return the same pages for another reading, which looks up what is in force again."""
+        return replace(self, in_force=LimitsInForce())
+
     def fetch(self, size: int, cursor: str | None) -> tuple[list[ListedBucket], str | None]:
         """Return a page of buckets and the next cursor, None at the end."""
         found, next_cursor = self.namespaces.page(self.of_namespace, size, cursor)

@@ -37,7 +37,7 @@ def watch_buckets(
     titles = titles_of(columns)
 
     def read_rows() -> Rows:
-        buckets = _read(source, bucket_filter, limit, cursor)
+        buckets = _read(source.anew(), bucket_filter, limit, cursor)
         return [cells_of(columns, row) for bucket in buckets for row in bucket.rows]
 
     console = make_console()

@@ -39,7 +39,7 @@ class LimitsInForce:
 
     def mode(self, repository: SyncRepository, entity_id: str, resource: str) -> ModeView:
         """Return the mode of a bucket whose limits were looked up before."""
-        if self._looked_up <= FEW or self._has_own(repository, entity_id, resource):
+        if self._looked_up <= self.few or self._has_own(repository, entity_id, resource):
             return ModeView.of(repository, entity_id, resource)
         key = repository.namespace_name, resource
         if key not in self._modes:

@@ -1,8 +1,14 @@
 """A bucket that admits nothing, or everything, by its mode or a pause is listed as such."""
 
+import signal
+import subprocess
+import sys
+from itertools import islice
+
 import pytest
 
 from tests.ops.cli.stores import on_both_engines
+from tests.ops.cli.terminal import INTERRUPTIBLE, MODULE, environment
 from zae_limiter import Limit, RateLimitExceeded, SyncRateLimiter, SyncRepository
 
 RPM = Limit.per_day("rpm", 1000)
@@ -110,3 +116,26 @@ def test_the_modes_of_many_buckets_are_right_without_reading_each(shell, store):
     assert denied == {"key-001", "key-002", f"key-{MANY - 1:03}"}
     bypassed = [each for each in found if each["limits"][0]["mode"] == "bypass"]
     assert len(bypassed) == MANY // 2 - 2
+
+
+def test_a_watched_list_of_many_buckets_shows_a_mode_that_is_set_meanwhile(shell, store):
+    def use(limiter):
+        for number in range(MANY):
+            use_up(limiter, f"key-{number:03}")
+
+    store(use)
+    words = [sys.executable, "-c", INTERRUPTIBLE, *MODULE, "bucket", "list", "--limit", "200"]
+    words += ["--watch", "0.1", "--url", shell.url]
+    with subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(), text=True
+    ) as process:
+        lines = (line for line in process.stdout if line.startswith("key-000"))
+        assert next(lines).rstrip().endswith("now")
+        assert next(lines).rstrip().endswith("now")
+        store(lambda limiter: limiter.repository.set_mode("gpt-4", mode="deny"))
+        # Tables that were printed before are read first.
+        is_shown = any(line.rstrip().endswith("denied") for line in islice(lines, 50))
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=20)
+    assert is_shown
+    assert (process.returncode, err) == (0, "")
