@@ -11,15 +11,17 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from zae_limiter.exceptions import ZAELimiterError
 from zae_limiter.models.bucket import BucketEntry, BucketState
 from zae_limiter_dashboard.rows import SORTS, LevelRow
 from zae_limiter_dashboard.selection import Selection, select
+from zae_limiter_ops.cli.shared.in_force import as_in_force, changed_buckets
 
 if TYPE_CHECKING:
     from zae_limiter import SyncRepository
+    from zae_limiter.models.limit import Limit
 
 PAGE = 1000  # buckets of one read; a page takes some milliseconds
 PARTIAL_S = 0.5  # a first listing is shown after this time, and again as it doubles
@@ -33,7 +35,18 @@ FIRST_S, FIRST_WITH_UNITS_S = 1.0, 0.3
 SORT_MEMORY_S = 60.0  # a sorted order that was asked for is prepared for so long
 READ_UNITS_PER_LISTED = 1.05  # an item, read consistently, and its entry in an index
 READ_UNITS_PER_SHOWN = 0.5  # an item of up to 4 kB, read by key
+READ_UNITS_PER_CHANGED = 1.0  # the same, consistently, if its limits have changed since its charge
 MAX_READS = 1000  # refreshes of pages between two listings; older ones are forgotten
+
+
+LimitsOf = Callable[[str, str], Iterable["Limit"]]  # of an entity on a resource
+
+
+class Refreshed(NamedTuple):
+    """Rows that were read now, and the read units of that where reads cost units."""
+
+    rows: list[LevelRow]
+    units: float
 
 
 @dataclass(slots=True)
@@ -285,22 +298,29 @@ class BoardKeeper:
         now_ms = repository.charging.clock()
         return [LevelRow.at(state, now_ms) for state in states]
 
-    def refreshed(self, rows: Sequence[LevelRow]) -> list[LevelRow]:
-        """Return the same rows with levels that are read now, each bucket by its key."""
+    def refreshed(self, rows: Sequence[LevelRow], limits_of: LimitsOf) -> Refreshed:
+        """Return the same rows with levels that are read now, each bucket by its key.
+
+        They are shown under the limits in force. A bucket that was last charged under others is
+        read once more; the board goes on with what is stored, until a charge brings the limits.
+        """
         wanted = list(dict.fromkeys(row.bucket for row in rows))
         if not wanted:
-            return []
+            return Refreshed([], 0.0)
         repository = self._repository()
-        states = repository.read_buckets(wanted)
+        stored = repository.read_buckets(wanted)
         now_ms = repository.charging.clock()
-        self._read_by_pages.append((states, now_ms))
+        self._read_by_pages.append((stored, now_ms))
+        changed = changed_buckets(stored, limits_of)
+        states = as_in_force(repository, stored, changed)
+        units = len(wanted) * READ_UNITS_PER_SHOWN + len(changed) * READ_UNITS_PER_CHANGED
         drains = {(row.bucket, row.limit_name): row for row in rows}
         fresh: dict[tuple[tuple[str, str], str], LevelRow] = {}
         for state in states:
             name = ((state.entity_id, state.resource), state.limit_name)
             fresh.setdefault(name, LevelRow.at(state, now_ms, _drain(state, drains.get(name))))
         found = [fresh.get((row.bucket, row.limit_name)) for row in rows]
-        return [row for row in found if row is not None]
+        return Refreshed([row for row in found if row is not None], units)
 
     @property
     def refresh_units(self) -> float | None:

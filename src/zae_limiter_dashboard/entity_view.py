@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 from zae_limiter import SyncRateLimiter
 from zae_limiter.models.timestamps import iso_from_ms
+from zae_limiter_dashboard.board import READ_UNITS_PER_CHANGED, Refreshed
 from zae_limiter_dashboard.rows import LevelRow
 from zae_limiter_ops.cli.explain.explanation import Explanation, explain_acquire
+from zae_limiter_ops.cli.shared.in_force import as_in_force, changed_buckets
 from zae_limiter_ops.cli.shared.lookups import EntityView, view_entity
 from zae_limiter_ops.reports.usage_series import UsageChart, usage_chart
 from zae_limiter_ops.reports.usage_svg import chart_legend, svg_chart
@@ -60,15 +62,21 @@ def entity_page(repository: SyncRepository, entity_id: str) -> EntityPage:
     )
 
 
-def entity_levels(watched: Watched, entity_id: str) -> list[LevelRow]:
-    """Return the levels of all buckets of an entity, and of its parent's if that is charged."""
+def entity_levels(watched: Watched, entity_id: str) -> Refreshed:
+    """Return the levels of all buckets of an entity, and of its parent's if that is charged.
+
+    The units are those of buckets whose limits have changed since they were charged.
+    """
     repository, entity = watched.repository, watched.entity(entity_id)
     states = repository.get_buckets(entity_id)
     if entity is not None and entity.cascade and entity.parent_id is not None:
         resources = dict.fromkeys(state.resource for state in states)
         states += repository.read_buckets([(entity.parent_id, name) for name in resources])
+    changed = changed_buckets(states, watched.limits_in_force)
+    shown = list(as_in_force(repository, states, changed))
     now_ms = repository.charging.clock()
-    return watched.with_modes([LevelRow.at(state, now_ms) for state in states])
+    rows = watched.with_modes([LevelRow.at(state, now_ms) for state in shown])
+    return Refreshed(rows, len(changed) * READ_UNITS_PER_CHANGED)
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,17 +53,23 @@ def overview_of(chosen: Selection, fresh: list[LevelRow], watched: Watched) -> O
         return [row for row in found if row is not None]
 
     shown = watched.with_modes(renewed(chosen.limited))
+    # Limits that have changed since the listing may reject nothing any more.
+    refusing = {row.bucket for row in shown if row.rejected or row.is_limited or row.debt}
     roomy = {(*row.bucket, row.limit_name) for row in shown if row.fits_after_seconds <= 0}
-    limited = tuple(_line(each, watched, roomy) for each in limited_buckets(shown))
+    limited = tuple(
+        _line(each, watched, roomy)
+        for each in limited_buckets(row for row in shown if row.bucket in refusing)
+    )
+    close = tuple(row for row in renewed(chosen.close) if row.is_close)
     return Overview(
         limited=limited,
-        limited_count=chosen.counts[0],
+        limited_count=chosen.counts[0] - len({row.bucket for row in chosen.limited} - refusing),
         limited_now=max(
             sum(line.bucket.row.is_limited for line in limited),
             chosen.limited_now if chosen.counts[0] > SHOWN else 0,
         ),
-        close=tuple(renewed(chosen.close)),
-        close_count=chosen.counts[1],
+        close=close,
+        close_count=chosen.counts[1] - (len(chosen.close) - len(close)),
         in_flight=tuple(in_flight(renewed(chosen.in_flight))),
         in_flight_count=chosen.counts[2],
         debts=tuple(debts(renewed(chosen.debts))),

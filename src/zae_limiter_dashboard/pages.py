@@ -261,8 +261,8 @@ class PageRoutes:
             watched.history.request(DAYS * 24)
         board = watched.keeper.board()
         chosen = board.selection
-        overview = overview_of(chosen, watched.keeper.refreshed(chosen.rows), watched)
-        units = len({row.bucket for row in chosen.rows}) * READ_UNITS_PER_SHOWN
+        fresh = watched.keeper.refreshed(chosen.rows, watched.limits_in_force)
+        overview = overview_of(chosen, fresh.rows, watched)
         now_ms = watched.repository.charging.clock()
         history = watched.history
         points = history.daily(now_ms) if by_day else history.hourly(now_ms)
@@ -277,7 +277,11 @@ class PageRoutes:
             "changes": watched.changes,
             "audit_command": self._given.command("audit", "list"),
             "figures": _figures(
-                watched, board.started_ms, units, now_ms, sources=len(overview.limited)
+                watched,
+                board.started_ms,
+                fresh.units,
+                now_ms,
+                sources=len({row.bucket for row in chosen.rows}),
             ),
         }
 
@@ -335,10 +339,10 @@ class PageRoutes:
             found = matching(watched.keeper.first_rows(name, ROWS), search)
         pages = max(1, -(-len(found) // ROWS))
         number = min(max(1, _whole(ask.query.get("page"), 1)), pages)
-        on_page = watched.keeper.refreshed(found[(number - 1) * ROWS : number * ROWS])
-        shown = watched.with_modes(on_page)
+        on_page = found[(number - 1) * ROWS : number * ROWS]
+        fresh = watched.keeper.refreshed(on_page, watched.limits_in_force)
+        shown = watched.with_modes(fresh.rows)
         now_ms = watched.repository.charging.clock()
-        units = len({row.bucket for row in shown}) * READ_UNITS_PER_SHOWN
         return {
             "name": name,
             "search": search,
@@ -349,7 +353,11 @@ class PageRoutes:
             "pages": pages,
             "board": board,
             "figures": _figures(
-                watched, board.started_ms, units, now_ms, sources=len({row.bucket for row in shown})
+                watched,
+                board.started_ms,
+                fresh.units,
+                now_ms,
+                sources=len({row.bucket for row in shown}),
             ),
         }
 
@@ -389,12 +397,12 @@ class PageRoutes:
 
     def _read_levels(self, ask: Ask, entity_id: str) -> dict[str, Any]:
         watched = self._stores.watch(ask.namespace)
-        rows = entity_levels(watched, entity_id)
+        rows, units_of_changed = entity_levels(watched, entity_id)
         now_ms = watched.repository.charging.clock()
         buckets = {row.bucket for row in rows}
         own = sum(bucket[0] == entity_id for bucket in buckets)
         # The entity's own buckets are found by an index and read consistently, at twice the price.
-        units = (1 + 2 * own + len(buckets) - own) * READ_UNITS_PER_SHOWN
+        units = (1 + 2 * own + len(buckets) - own) * READ_UNITS_PER_SHOWN + units_of_changed
         figures = _figures(watched, now_ms, units, now_ms, sources=len(buckets))
         return {"entity_id": entity_id, "rows": rows, "figures": figures}
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from zae_limiter import SyncRepository
     from zae_limiter.models.config import ConfigSource
     from zae_limiter.models.entity import Entity, Namespace
+    from zae_limiter.models.limit import Limit
     from zae_limiter_dashboard.rows import LevelRow
 
 K = TypeVar("K")
@@ -59,8 +60,9 @@ class ShownChanges(NamedTuple):
 
 
 class BucketSettings(NamedTuple):
-    """The configuration level of the limits of a bucket, and its mode."""
+    """The limits in force of a bucket, their configuration level, and its mode."""
 
+    limits: tuple[Limit, ...]
     source: ConfigSource | None
     mode: ModeView
 
@@ -97,12 +99,16 @@ class Watched:
         return CHECK_S if self.keeper.refresh_units is None else CHECK_WITH_UNITS_S
 
     def settings(self, entity_id: str, resource: str) -> BucketSettings:
-        """Return the level of the limits in force, and the mode, as they were a moment ago."""
+        """Return the limits in force, their level, and the mode, as they were a moment ago."""
         return self._remembered(self._settings, (entity_id, resource), self._read_settings)
 
     def _read_settings(self, bucket: tuple[str, str]) -> BucketSettings:
-        source = self.repository.resolve_limits(*bucket)[2]
-        return BucketSettings(source, ModeView.of(self.repository, *bucket))
+        limits, _, source = self.repository.resolve_limits(*bucket)
+        return BucketSettings(tuple(limits or ()), source, ModeView.of(self.repository, *bucket))
+
+    def limits_in_force(self, entity_id: str, resource: str) -> tuple[Limit, ...]:
+        """Return the limits in force of a bucket that is shown, as they were a moment ago."""
+        return self.settings(entity_id, resource).limits
 
     def with_modes(self, rows: Iterable[LevelRow]) -> list[LevelRow]:
         """Return rows that are to be shown, with the modes of their buckets."""

@@ -6,7 +6,7 @@ from tests.dashboard.conftest import HOSTILE, Page, fill
 from tests.dashboard.test_pages import eventually
 from tests.support.dynamodb.shared import shared_endpoint
 from tests.support.dynamodb.tables import empty_table, store_url
-from zae_limiter import SyncRepository
+from zae_limiter import Limit, SyncRepository
 from zae_limiter_dashboard.board import BoardKeeper
 from zae_limiter_dashboard.server import DashboardServer
 from zae_limiter_dashboard.settings import DashboardSettings
@@ -93,10 +93,32 @@ def test_a_refresh_reads_only_the_buckets_that_are_shown(page):
     keeper = BoardKeeper(lambda: repository, costs_units=True)
     rows = keeper.board(30).in_order("gpt-4", "name")
     keeper.close()
+    defaults = repository.get_resource_defaults("gpt-4")
     before = repository.get_stats().calls
-    fresh = keeper.refreshed(rows[:3])
+    fresh, units = keeper.refreshed(rows[:3], lambda *_: [defaults[1]])
     assert [row.bucket for row in fresh] == [row.bucket for row in rows[:3]]
+    assert units == 0.5 * len({row.bucket for row in rows[:3]})
     assert repository.get_stats().calls == before + 1  # one BatchGetItem by keys
+
+
+def test_a_raised_budget_is_shown_on_every_page_before_its_next_charge(page):
+    repository, client = page.repository, page.client()
+    repository.set_resource_defaults("gpt-5", [Limit.budget("usd", "5.00", per="month")])
+    with page.limiter.acquire("key-1", "gpt-5", {"usd": "4.50"}):
+        pass
+    repository.set_resource_defaults("gpt-5", [Limit.budget("usd", "50.00", per="month")])
+    for path, query in (
+        ("entity", {"id": "key-1"}),
+        ("entity/live", {"id": "key-1"}),
+        ("resource", {"name": "gpt-5"}),
+        ("resource/live", {"name": "gpt-5"}),
+    ):
+        text = eventually(lambda: client.page(path, **query), lambda text: "key-1" in text)  # noqa: B023
+        assert '45.50 <span class="of">of 50.00 USD</span>' in text, path
+        assert "0.50 <span" not in text.replace("45.50 <span", ""), path
+    overview = eventually(lambda: client.page("overview/live"), lambda text: "close-1" in text)
+    assert "close-1" in overview
+    assert "key-1" not in overview
 
 
 def test_nothing_is_read_before_somebody_looks(store):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,34 @@ if TYPE_CHECKING:
     from zae_limiter.models.bucket import BucketState
     from zae_limiter.models.limit import Limit
 
+Place = tuple[str, str]  # the entity and the resource of a bucket
+
 FEW = 100  # buckets of a listing whose configuration is read one by one
+
+
+def changed_buckets(
+    states: Iterable[BucketState], limits_of: Callable[[str, str], Iterable[Limit]]
+) -> set[Place]:
+    """Return the buckets that were last charged under other limits than those in force."""
+    changed = set()
+    for place, group in groupby(states, _place):
+        # The stored limit of a name comes first; calls have passed the others.
+        stored = {state.limit_name: state.limit for state in reversed(list(group))}
+        if any(stored.get(limit.name, limit) != limit for limit in limits_of(*place)):
+            changed.add(place)
+    return changed
+
+
+def as_in_force(
+    repository: SyncRepository, states: Iterable[BucketState], changed: Collection[Place]
+) -> Iterator[BucketState]:
+    """Yield the same buckets, the changed ones as their next acquire finds them."""
+    for place, group in groupby(states, _place):
+        yield from repository.get_bucket_in_force(*place) if place in changed else group
+
+
+def _place(state: BucketState) -> Place:
+    return state.entity_id, state.resource
 
 
 @dataclass(slots=True)
@@ -35,7 +63,8 @@ class LimitsInForce:
 
     def applied(self, repository: SyncRepository, states: list[BucketState]) -> list[BucketState]:
         """Return the same buckets, those with other limits as their next acquire finds them."""
-        return list(self._applied(repository, states))
+        changed = changed_buckets(states, partial(self._limits, repository))
+        return list(as_in_force(repository, states, changed))
 
     def mode(self, repository: SyncRepository, entity_id: str, resource: str) -> ModeView:
         """Return the mode of a bucket whose limits were looked up before."""
@@ -45,19 +74,6 @@ class LimitsInForce:
         if key not in self._modes:
             self._modes[key] = ModeView.of_resource(repository, resource)
         return self._modes[key]
-
-    def _applied(
-        self, repository: SyncRepository, states: list[BucketState]
-    ) -> Iterator[BucketState]:
-        for place, group in groupby(states, lambda state: (state.entity_id, state.resource)):
-            bucket = list(group)
-            # The stored limit of a name comes first; calls have passed the others.
-            stored = {state.limit_name: state.limit for state in reversed(bucket)}
-            in_force = self._limits(repository, *place)
-            if any(stored.get(limit.name, limit) != limit for limit in in_force):
-                yield from repository.get_bucket_in_force(*place)
-            else:
-                yield from bucket
 
     def _limits(self, repository: SyncRepository, entity_id: str, resource: str) -> list[Limit]:
         self._looked_up += 1
