@@ -11,6 +11,7 @@ import pytest
 from zae_limiter._async.limiter import RateLimiter
 from zae_limiter.models.limit import Limit
 from zae_limiter_contract._async.base import Contract
+from zae_limiter_contract._async.each import for_each
 from zae_limiter_contract._async.world import (
     API,
     USER,
@@ -154,6 +155,28 @@ class LimitLifeContract(Contract):
             await old.__aexit__(None, None, None)
             assert await state(changing, "spend") == (Decimal(20), 0, 80)
         assert await state(changing, "spend") == (Decimal(20), 80, 0)
+
+    @for_each(("quota", "other"), [(DAILY, RATE), (DAILY, MONTHLY), (SESSION, RATE), (DAILY, None)])
+    async def test_a_quota_that_was_not_named_takes_no_cost_back_in_a_later_life(
+        self, changing: World, quota: Limit, other: Limit | None
+    ) -> None:
+        plenty = Limit.per_day("calls", 1000)
+        await changing.repo.delete_entity(USER)
+        await changing.configure(quota, plenty)
+        async with changing.acquire(calls=1) as lease:
+            await lease.settle(tokens=80, now=True)
+            if other is None:
+                await changing.repo.delete_entity(USER)
+            else:
+                await changing.configure(other, plenty)
+                await changing.take(tokens=0)
+                await changing.configure(quota, plenty)
+            await changing.take(tokens=10)
+            before = await state(changing)
+            await lease.settle(tokens=0, now=True)
+            assert await state(changing) == before
+            await lease.settle(tokens=50)
+        assert await state(changing) == before
 
     async def test_a_call_from_before_a_rate_frees_no_later_slot(self, changing: World) -> None:
         await changing.configure(SLOTS)

@@ -13,6 +13,7 @@ import pytest
 from zae_limiter._sync.limiter import SyncRateLimiter
 from zae_limiter.models.limit import Limit
 from zae_limiter_contract._sync.base import Contract
+from zae_limiter_contract._sync.each import for_each
 from zae_limiter_contract._sync.world import (
     API,
     USER,
@@ -152,6 +153,28 @@ class LimitLifeContract(Contract):
             old.__exit__(None, None, None)
             assert state(changing, "spend") == (Decimal(20), 0, 80)
         assert state(changing, "spend") == (Decimal(20), 80, 0)
+
+    @for_each(("quota", "other"), [(DAILY, RATE), (DAILY, MONTHLY), (SESSION, RATE), (DAILY, None)])
+    def test_a_quota_that_was_not_named_takes_no_cost_back_in_a_later_life(
+        self, changing: World, quota: Limit, other: Limit | None
+    ) -> None:
+        plenty = Limit.per_day("calls", 1000)
+        changing.repo.delete_entity(USER)
+        changing.configure(quota, plenty)
+        with changing.acquire(calls=1) as lease:
+            lease.settle(tokens=80, now=True)
+            if other is None:
+                changing.repo.delete_entity(USER)
+            else:
+                changing.configure(other, plenty)
+                changing.take(tokens=0)
+                changing.configure(quota, plenty)
+            changing.take(tokens=10)
+            before = state(changing)
+            lease.settle(tokens=0, now=True)
+            assert state(changing) == before
+            lease.settle(tokens=50)
+        assert state(changing) == before
 
     def test_a_call_from_before_a_rate_frees_no_later_slot(self, changing: World) -> None:
         changing.configure(SLOTS)

@@ -16,7 +16,7 @@ from zae_limiter.admission.request import (
     RenewalOutcome,
     Settlement,
 )
-from zae_limiter.admission.windows import NO_WINDOW, end_ms
+from zae_limiter.admission.windows import end_ms
 
 _Holds = tuple[tuple[QuotaHold, ...], ...]
 
@@ -64,23 +64,24 @@ class HeldQuotas(Held):
         ]
 
     def join(self, before: _Holds, settlements: Iterable[Settlement]) -> None:
-        """Note the windows that written settlements have begun or joined.
+        """Note the windows and lives in which written settlements have charged something first.
 
         ``before`` are the holds that the settlements have changed, at the same places.
         """
-        windows = {
-            id(each.hold): each.joined.number
+        joined = {
+            id(each.hold): each.joined
             for settlement in settlements
             for each in settlement.quotas
-            if each.joined is not None and each.joined.number != NO_WINDOW
+            if each.joined is not None
         }
-        self.holds = [
-            [
-                hold._replace(window=windows.get(id(old), hold.window))
-                for hold, old in zip(holds, olds, strict=True)
+        if joined:
+            self.holds = [
+                [
+                    joined[id(old)].joined_by(hold) if id(old) in joined else hold
+                    for hold, old in zip(holds, olds, strict=True)
+                ]
+                for holds, olds in zip(self.holds, before, strict=True)
             ]
-            for holds, olds in zip(self.holds, before, strict=True)
-        ]
 
     def restore(self, before: _Holds) -> None:
         """Note that a change was certainly not written."""

@@ -73,16 +73,27 @@ class QuotaHold(NamedTuple):
 
 
 class JoinedWindow:
-    """Where a store notes which window of first use a debt has begun or joined.
+    """Where a store notes which window a debt has joined, and in which life.
 
-    A call that did not name the quota learns it only then. The number counts once the debt is
-    committed; settlements of the call that follow belong to this window.
+    A call that did not name the quota learns it only then: ``number`` is that of the window of
+    first use which the debt has begun or joined, ``life`` that of the bucket, and ``limit_number``
+    that of the limit. They count once the debt is committed; settlements of the call that follow
+    belong there.
     """
 
-    __slots__ = ("number",)
+    __slots__ = ("life", "limit_number", "number")
 
     def __init__(self) -> None:
         self.number = NO_WINDOW
+        self.life = ""
+        self.limit_number = 0
+
+    def joined_by(self, hold: QuotaHold) -> QuotaHold:
+        """Return the hold of a call whose debt is committed."""
+        if not self.life:  # there was none
+            return hold
+        window = hold.window if self.number == NO_WINDOW else self.number
+        return hold._replace(window=window, life=self.life, number=self.limit_number)
 
 
 class QuotaSettlement(NamedTuple):
@@ -90,7 +101,7 @@ class QuotaSettlement(NamedTuple):
 
     With ``keeps`` the call goes on to hold the changed amount. A call that holds nothing may settle
     again: what it has settled before is charged, and moves without a hold. ``joined`` is for a call
-    whose window is not known. With ``undoes`` the charge counts as never made.
+    that was charged nothing yet. With ``undoes`` the charge counts as never made.
     """
 
     hold: QuotaHold
@@ -102,7 +113,7 @@ class QuotaSettlement(NamedTuple):
     @classmethod
     def of(cls, hold: QuotaHold, change: int, *, keeps: bool) -> QuotaSettlement:
         """Return the settlement of a call that has a lease."""
-        joined = JoinedWindow() if hold.window == NO_WINDOW else None
+        joined = None if hold.units or hold.life else JoinedWindow()
         return cls(hold, change + hold.late, keeps, joined)
 
     @property
@@ -440,6 +451,9 @@ class QuotaLedger:
                 number = joined(window, self._state.balance_milli, self._now_ms)
                 if settlement.joined is not None:
                     settlement.joined.number = number
+            if settlement.joined is not None:
+                settlement.joined.life = self.life
+                settlement.joined.limit_number = self._state.number
             if number > self.number and not self._charges:
                 self.number = number
                 # Earlier settlements belong to the last window.

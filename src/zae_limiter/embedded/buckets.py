@@ -126,13 +126,17 @@ def _with_life(plan: ChargePlan) -> ChargePlan:
     """Begin the life of a bucket with its first taken slots, or its first hold of a quota."""
     if plan.granted is None or plan.granted.life:
         return plan
-    life = os.urandom(LIFE_BYTES).hex()
+    life = _new_life()
     return replace(
         plan,
         granted=plan.granted._replace(life=life),
         holds=tuple([hold._replace(life=life) for hold in plan.holds]),
         quota_holds=in_life(plan.quota_holds, life),
     )
+
+
+def _new_life() -> str:
+    return os.urandom(LIFE_BYTES).hex()
 
 
 def _reserved(
@@ -169,6 +173,8 @@ def settle(
         if image is None and tables.is_purging(namespace_id):
             continue
         if image is not None:
+            if settlement.quotas and not image.life:  # the first debt of a call belongs to a life
+                image = image._replace(life=_new_life())
             settlement, late = settling.divided(image, settlement)  # noqa: PLW2901
             if late:
                 usage = late_credit(late, now_ms, settlement.in_force, through_child)
