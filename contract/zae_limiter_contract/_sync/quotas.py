@@ -15,8 +15,7 @@ import pytest
 
 from zae_limiter._sync.limiter import SyncRateLimiter
 from zae_limiter.exceptions import RateLimitExceeded, ValidationError
-from zae_limiter.models.limit import MAX_TOKENS, Limit
-from zae_limiter.models.money import MAX_UNITS
+from zae_limiter.models.limit import MAX_TOKENS, MAX_UNITS, Limit
 from zae_limiter.models.status import LimitStatus
 from zae_limiter_contract._sync.base import Contract
 from zae_limiter_contract._sync.world import API, USER, Failure, World, failing

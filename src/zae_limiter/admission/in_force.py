@@ -16,7 +16,8 @@ from zae_limiter.admission.image import (
 )
 from zae_limiter.admission.shards.tree import Shard, effective
 from zae_limiter.models.config import ConfigSource
-from zae_limiter.models.timestamps import MILLI
+from zae_limiter.models.limit import MAX_UNITS
+from zae_limiter.models.timestamps import BILLIONTHS, MILLI
 from zae_limiter.naming import usage_name
 
 if TYPE_CHECKING:
@@ -198,17 +199,22 @@ def stored_units(amount: int | Decimal, is_money: bool) -> int:
     """Return an amount of a call in stored units: thousandths, or billionths of money."""
     if not is_money:
         return int(amount) * MILLI
+    if type(amount) is int:
+        return amount * BILLIONTHS
     from zae_limiter.models.money import billionths_of  # rates need no decimal numbers
 
     return billionths_of(amount)
 
 
 def check_money(amounts: Mapping[str, int | Decimal], names: Container[str], field: str) -> None:
-    """Raise if an amount of a budget is larger than any budget; ``names`` are those of budgets."""
-    from zae_limiter.models.money import check_units  # rates need no decimal numbers
+    """Raise if an amount of a budget is larger than any budget; ``names`` are those of budgets.
 
+    ``amounts`` have passed ``check_amounts``, which has looked at each Decimal.
+    """
     for name, amount in amounts.items():
-        if name in names:
+        if type(amount) is int and abs(amount) > MAX_UNITS and name in names:
+            from zae_limiter.models.money import check_units  # rates need no decimal numbers
+
             check_units(amount, f"{field}.{name}")
 
 

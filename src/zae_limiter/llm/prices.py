@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.llm.usage import Cost, Usage
-from zae_limiter.models.money import BILLIONTHS, MAX_UNITS, in_currency
+from zae_limiter.models.limit import MAX_UNITS
+from zae_limiter.models.money import in_currency
+from zae_limiter.models.timestamps import BILLIONTHS
 
 if TYPE_CHECKING:
     from zae_limiter.llm.price_files import PriceTable

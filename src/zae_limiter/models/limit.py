@@ -9,7 +9,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, ParamSpec
 
 from zae_limiter.exceptions import ValidationError
-from zae_limiter.models.timestamps import MILLI
+from zae_limiter.models.timestamps import BILLIONTHS, MILLI
 from zae_limiter.naming import check_limit_name
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 Period = Literal["minute", "hour", "day", "week", "month", "quarter", "year"]  # of a window
 MAX_TOKENS = 10**15  # a century of refill still fits the 38 digits of a DynamoDB number
+MAX_UNITS = MAX_TOKENS * MILLI // BILLIONTHS  # of money: the stored numbers are as large
 MAX_PERIOD_SECONDS = 100 * 366 * 86_400  # a century
 MAX_LIMITS = 32  # per call or configuration level; it bounds the size of an item and of a write
 # A write may sweep and move eight numbers of held slots for each limit on calls in flight, which

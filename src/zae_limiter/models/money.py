@@ -8,12 +8,9 @@ from __future__ import annotations
 from decimal import ROUND_CEILING, Context, Decimal, InvalidOperation
 
 from zae_limiter.exceptions import ValidationError
+from zae_limiter.models.limit import MAX_UNITS
 
-PLACES = 9
-BILLIONTHS = 10**PLACES
-MAX_UNITS = (
-    10**9
-)  # a billion currency units: as many billionths as the largest limit has thousandths
+PLACES = 9  # those of billionths
 _STEP = Decimal(1).scaleb(-PLACES)
 # More digits than any amount has, so that no operation rounds on its own.
 _EXACT = Context(prec=60, rounding=ROUND_CEILING)

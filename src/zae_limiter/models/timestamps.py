@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 MILLI = 1000  # levels are counted in millitokens, so that fractions of a token accrue
+BILLIONTHS = 10**9  # money is counted in billionths of a currency unit
 
 # `datetime` is imported inside of the functions: its import takes 2 ms, and no acquire needs it.
 
