@@ -206,12 +206,20 @@ class SyncLease:
         If something of the lease was let through uncharged, such a cost is zero instead.
         """
         checked = self._check("adjust", amounts, named, signed=True)
+        with self._lock:
+            if not self._line:  # nobody to wait for
+                self._book_adjusted(checked)
+                return
         with LinePlace(self._line):
             with self._lock:
-                account = self._open_account("adjust", checked)
-                if account is not None:
-                    units = account.units("adjust", checked)
-                    self._account = account.adjusted(units, clips=self._uncharged)
+                self._book_adjusted(checked)
+
+    def _book_adjusted(self, checked: dict[str, Any]) -> None:
+        """Add to the cost. Hold the lock."""
+        account = self._open_account("adjust", checked)
+        if account is not None:
+            units = account.units("adjust", checked)
+            self._account = account.adjusted(units, clips=self._uncharged)
 
     def consume(self, amounts: Mapping[str, Amount] | None = None, /, **named: Amount) -> None:
         """Take more tokens now; raise RateLimitExceeded as acquire does."""
@@ -293,19 +301,28 @@ class SyncLease:
         two buckets did not take it, that one gets it later.
         """
         checked = self._check("settle", amounts, named)
+        if not now:
+            with self._lock:
+                if not self._line:  # nobody to wait for
+                    self._book_settled(checked)
+                    return
         with LinePlace(self._line):
             self._settle(checked, now=now)
+
+    def _book_settled(self, checked: dict[str, Any]) -> LeaseAccount | None:
+        """Set the cost, and return the account; None if the lease is uncharged. Hold the lock."""
+        account = self._open_account("settle", checked)
+        if account is not None:
+            self._account = account = account.settled(account.units("settle", checked))
+        return account
 
     def _settle(self, checked: dict[str, Any], *, now: bool) -> None:
         receipt: Receipt[None] = Receipt()
         booking: Booking | None = None
         try:
             with self._lock:
-                account = self._open_account("settle", checked)
-                if account is None:
-                    return
-                self._account = settled = account.settled(account.units("settle", checked))
-                if not now:
+                settled = self._book_settled(checked)
+                if settled is None or not now:
                     return
                 booking = settled.written_out(checked)
                 self._account = booking.after
