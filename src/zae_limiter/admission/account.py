@@ -166,6 +166,8 @@ class LeaseAccount(NamedTuple):
 
     def charged(self, grant: Grant, amounts: Mapping[str, int]) -> LeaseAccount:
         """Book a granted charge: T and W grow."""
+        if not self.charges:
+            return self._replace(charges=(HeldCharge(grant, amounts, amounts),))
         written = sum_amounts([self.written(), amounts])
         charge = HeldCharge(grant, amounts, written, self.used())
         return self._replace(charges=(*self.charges, charge))

@@ -14,7 +14,7 @@ checks it with the bounds of the move.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from zae_limiter.admission.image import LimitState, Rate
@@ -174,8 +174,10 @@ class HoldWrite:
         for name in self.swept:
             del holds[name]
         holds.update(self.put)
-        for name in self.removed.keys() | self.added.keys():
-            units = holds.get(name, 0) + self.added.get(name, 0) - self.removed.get(name, 0)
+        for name, added in self.added.items():
+            holds[name] = holds.get(name, 0) + added
+        for name, removed in self.removed.items():
+            units = holds.get(name, 0) - removed
             if units:
                 holds[name] = units
             else:
@@ -201,11 +203,14 @@ class QuotaMove(NamedTuple):
     def applied(self, state: LimitState) -> LimitState:
         """Return the limit after the write."""
         assert state.quota is not None
-        return replace(
-            state,
-            balance_milli=self.move.applied(state.balance_milli),
-            consumed_milli=state.consumed_milli + self.move.consumed_milli,
-            quota=self.holds.applied(state.quota),
+        # Written out, since ``replace`` takes as long as the rest of the change.
+        return LimitState(
+            self.move.applied(state.balance_milli),
+            state.rate,
+            state.consumed_milli + self.move.consumed_milli,
+            state.counted_milli,
+            self.holds.applied(state.quota),
+            state.number,
         )
 
 
@@ -324,9 +329,9 @@ def move_in_window(
     ``most`` the highest level for which the change was decided.
     """
     to, debt = number if to is None else to, max(-change, 0)
-    if not is_sunk(level) and not is_sunk(level - debt):
+    if not is_sunk(level - debt):
         low, high = balance_in(number, debt - DEEPEST) + 1, balance_in(number, most)
-        add = change + balance_in(to, 0) - balance_in(number, 0)
+        add = change if to == number else change + balance_in(to, 0) - balance_in(number, 0)
         return Move(key, low, high, add, None, consumed)
     low, high = balance_in(number, -HALF_SPAN) + 1, balance_in(number, debt - DEEPEST)
     return Move(key, low, high, 0, balance_in(to, -DEEPEST), consumed)
@@ -414,8 +419,9 @@ class QuotaLedger:
         self._is_settled = True
         is_own = is_same and self._is_of_this_life(hold)
         if hold.units:
-            if is_own and self._held.get(hold.name, 0) >= hold.units:
-                self._subtract(hold.name, hold.units)
+            name = hold.name
+            if is_own and self._held.get(name, 0) >= hold.units:
+                self._subtract(name, hold.units)
             else:
                 self.is_doubtful = True
                 change += hold.units  # the hold was returned before, and its usage with it
@@ -538,9 +544,12 @@ class QuotaLedger:
             put = balance_in(self.number, level)
             move = self._move(low=balance_in(over, -HALF_SPAN) + 1, put=put)
             return QuotaMove(move, holds, self._through_children)
-        at_stamp, change = current_window(self._state, self._now_ms), self._returned - taken
+        change = self._returned - taken
         if self._undoes and self._is_untouched(change):
             return self._without_window()
+        at_stamp = self.number
+        if asked and not self._charges:
+            at_stamp = joined(window, self._state.balance_milli, self._now_ms)
         if asked and at_stamp == self.number:
             low = balance_in(self.number, max(-change, 1 - DEEPEST))
             move = self._move(low, balance_in(self.number, most), change)

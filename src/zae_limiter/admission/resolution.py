@@ -87,9 +87,9 @@ class Scope:
             taken = in_force.amounts_milli(amounts)
             if takes_slot and in_force.slot_keys:
                 in_force.add_slots(taken, amounts)
-            through_child = limits.in_both if charges else NO_NAMES  # the first is the child
-            charge = Charge(entity_id, self.resource, in_force, taken, through_child)
-            charge.counts_elsewhere = bool(charges)
+            charge = Charge(entity_id, self.resource, in_force, taken)
+            if charges:  # the first is the child
+                charge.through_child, charge.counts_elsewhere = limits.in_both, True
             charges.append(charge)
         if self.switches is not None:
             each = zip(charges, self.switches, strict=True)

@@ -380,7 +380,7 @@ def _with_quotas(item: Item, image: BucketImage, indexes: Mapping[str, int]) -> 
     names = {indexes[name]: name for name, state in image.limits.items() if is_quota(state.rate)}
     holds: dict[str, dict[HoldName, int]] = {name: {} for name in names.values()}
     for attribute, value in item.items():
-        if is_held_amount(attribute):
+        if attribute[0] == HELD_AMOUNT and is_held_amount(attribute):
             index, window, expires_s, *of_child = map(int, attribute[1:].split("_"))
             if index in names:
                 hold = HoldName(window, expires_s, bool(of_child))
