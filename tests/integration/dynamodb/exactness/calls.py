@@ -94,7 +94,7 @@ class Call:
                     raise Failure
         except Failure:
             pass
-        if self.client.repo.lost_settlements == lost:
+        if await stored(self.client.repo) and self.client.repo.lost_settlements == lost:
             self.effect.certain(settled)
         else:
             assert self.lossy, "a settlement was lost without a reason"
@@ -149,3 +149,12 @@ class Call:
 
 def negated(amounts):
     return {name: -amount for name, amount in amounts.items()}
+
+
+async def stored(repo):
+    """Wait a moment until the ends of blocks are stored; say whether they are."""
+    for _ in range(200):
+        if not repo.pending_settlements:
+            return True
+        await asyncio.sleep(0.005)
+    return False

@@ -58,17 +58,7 @@ class History:
 
     async def _begin(self):
         count = self.rng.randint(1, 6)
-        self.clients = [
-            await self.world.client(
-                self.proxy,
-                config_cache_ttl=self.cache_ttl,
-                rejection_cache_ttl=self.refusal_ttl,
-                bucket_ttl_multiplier=self.ttl_multiplier,
-                request_timeout=TIMEOUT_S,
-                max_shards=1,  # faults may look like a busy item, and one item is followed here
-            )
-            for _ in range(count)
-        ]
+        self.clients = [await self._new_client() for _ in range(count)]
         self.stored = self.limits[0]
         await self.clients[0].repo.set_system_defaults(self.stored)
         if self.cascade:
@@ -76,6 +66,16 @@ class History:
             await self.clients[0].repo.create_entity(PARENT)
             await self.clients[0].repo.create_entity(USER, parent_id=PARENT, cascade=True)
             await self.clients[0].repo.set_limits(PARENT, self.parent_limits, API)
+
+    async def _new_client(self):
+        return await self.world.client(
+            self.proxy,
+            config_cache_ttl=self.cache_ttl,
+            rejection_cache_ttl=self.refusal_ttl,
+            bucket_ttl_multiplier=self.ttl_multiplier,
+            request_timeout=TIMEOUT_S,
+            max_shards=1,  # faults may look like a busy item, and one item is followed here
+        )
 
     async def _step(self):
         kind = self.rng.choices(
@@ -149,7 +149,8 @@ class History:
             alone = self.rng.choice((self.rng.choice(self.clients), None))
             calls = [self._call(alone) for _ in range(size)]
             effects = await asyncio.gather(*(call.run() for call in calls))
-            await self._settled()
+        await self._end_repetitions()
+        await self._settled()
         written = self._follow(calls)
         self._check_totals(effects, before, admitted)
         if size == 1 and not self.lossy:
@@ -175,6 +176,14 @@ class History:
                     **options,
                 )
             )
+
+    async def _end_repetitions(self):
+        """Close each client that would repeat the end of a block in a later step."""
+        for position, client in enumerate(self.clients):
+            if client.repo.pending_settlements:
+                assert self.lossy, "an end was not stored without a reason"
+                await client.repo.close(timeout=0.01)
+                self.clients[position] = await self._new_client()
 
     async def _settled(self):
         """Nothing is under way any more."""

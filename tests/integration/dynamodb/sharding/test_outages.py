@@ -59,11 +59,14 @@ async def recovered(world, client, tokens):
 
 
 async def still_there(world, client, *, least):
-    """All that is there can be had, and it is no more than there was."""
+    """All that is there can be had, and it is no more than there was.
+
+    What the outage has kept from the store may be given back at any time after it.
+    """
     tokens = world.level() // 1000
     assert least <= tokens <= 96
     await client.take(rpm=tokens)
-    await client.refusal(rpm=1)
+    await client.refusal(rpm=97 - tokens)
 
 
 # --- a charge from several shards
