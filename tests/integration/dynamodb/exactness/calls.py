@@ -71,7 +71,7 @@ class Call:
 
     async def _leave(self):
         """Go away while the charge is under way."""
-        task = asyncio.ensure_future(self.client.take(limits=self.limits, **self.amounts))
+        task = asyncio.ensure_future(self._pass())
         await asyncio.sleep(self.patience_s)
         task.cancel()
         try:
@@ -82,6 +82,10 @@ class Call:
                 self.effect.possible(self.amounts)
         else:
             self._entered()
+
+    async def _pass(self):
+        async with self.client.acquire(limits=self.limits, **self.amounts):
+            pass
 
     async def _stay(self):
         lost, settled = self.client.repo.lost_settlements, {}
