@@ -309,7 +309,12 @@ class VersionMismatchError(VersionError):
 
 
 class IncompatibleSchemaError(VersionError):
-    """The stored schema cannot be read by this version."""
+    """The stored schema cannot be read by this version.
+
+    ``buckets`` are the pairs of entity and resource that could not be read, if a list found them.
+    """
+
+    buckets: tuple[tuple[str, str], ...] = ()
 
     def __init__(self, found: int | str, supported: int | str, advice: str) -> None:
         self.found = found

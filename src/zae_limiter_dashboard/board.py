@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from zae_limiter.exceptions import ZAELimiterError
+from zae_limiter.exceptions import IncompatibleSchemaError, ZAELimiterError
 from zae_limiter.models.bucket import BucketEntry, BucketState
 from zae_limiter_dashboard.rows import SORTS, LevelRow
 from zae_limiter_dashboard.selection import Selection, select
@@ -112,6 +112,7 @@ class Board:
     bucket_counts: dict[str, int] = field(default_factory=dict)  # of each resource
     limited_counts: dict[str, int] = field(default_factory=dict)  # entities of each resource
     close_counts: dict[str, int] = field(default_factory=dict)  # entities of each resource
+    unreadable: tuple[tuple[str, str], ...] = ()  # buckets in a form that nobody can read
     _orders: dict[tuple[str, str], list[LevelRow]] = field(default_factory=dict)
 
     def in_order(self, resource: str, by: str) -> list[LevelRow]:
@@ -151,10 +152,12 @@ class Shelf:
     def __init__(self) -> None:
         self._kept: dict[tuple[str, str], Kept] = {}
         self._listing = 0
+        self._unreadable: list[tuple[str, str]] = []
 
     def begin(self) -> None:
         """Begin a listing."""
         self._listing += 1
+        self._unreadable.clear()
 
     def add(self, entries: Iterable[BucketEntry], now_ms: int) -> None:
         """Take over a page of the listing."""
@@ -162,7 +165,11 @@ class Shelf:
             key = (entry.entity_id, entry.resource)
             kept = self._kept.get(key)
             if kept is None or kept.is_outdated(entry.revision, now_ms):
-                rows = _rows(entry.states(now_ms), kept, now_ms)
+                try:
+                    rows = _rows(entry.states(now_ms), kept, now_ms)
+                except IncompatibleSchemaError:
+                    self._unreadable.append(key)
+                    continue
                 self._kept[key] = Kept.of(entry.revision, rows, self._listing)
                 continue
             kept.seen = self._listing
@@ -210,6 +217,7 @@ class Shelf:
             counts,
             _entities_by_resource(row for row in noteworthy if row.is_limited),
             _entities_by_resource(row for row in noteworthy if row.is_close),
+            tuple(sorted(self._unreadable)),
         )
 
 

@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from zae_limiter.models.audit import AuditEvent
     from zae_limiter.models.usage import UsageRanking
     from zae_limiter_dashboard.actions import Fields
+    from zae_limiter_dashboard.board import Board
     from zae_limiter_dashboard.session import Sessions
     from zae_limiter_dashboard.settings import DashboardSettings
     from zae_limiter_dashboard.store import Stores, Watched
@@ -269,6 +270,7 @@ class PageRoutes:
         chart = CallsChart.of("day" if by_day else "hour", points) if history.is_read else None
         return {
             "board": board,
+            "unreadable": self._unreadable(board),
             "overview": overview,
             "chart": chart,
             "is_history_awaited": history.is_awaited(board.buckets),
@@ -307,7 +309,8 @@ class PageRoutes:
         ]
         now_ms = watched.repository.charging.clock()
         figures = _figures(watched, board.started_ms, 0, now_ms)
-        return {"board": board, "lines": lines, "figures": figures}
+        unreadable = self._unreadable(board)
+        return {"board": board, "lines": lines, "figures": figures, "unreadable": unreadable}
 
     def resource(self, ask: Ask) -> Response:
         check_resource(ask.query.get("name", ""))
@@ -352,6 +355,7 @@ class PageRoutes:
             "page": number,
             "pages": pages,
             "board": board,
+            "unreadable": self._unreadable(board, name),
             "figures": _figures(
                 watched,
                 board.started_ms,
@@ -360,6 +364,18 @@ class PageRoutes:
                 sources=len({row.bucket for row in shown}),
             ),
         }
+
+    def _unreadable(self, board: Board, resource: str | None = None) -> list[dict[str, str]]:
+        """Return the buckets that could not be read, with the commands that replace them."""
+        return [
+            {
+                "entity_id": entity_id,
+                "resource": name,
+                "command": self._given.command("bucket", "reset", entity_id, name),
+            }
+            for entity_id, name in board.unreadable
+            if resource in (None, name)
+        ]
 
     # --- entities
 

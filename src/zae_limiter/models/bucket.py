@@ -131,7 +131,8 @@ class BucketEntry(NamedTuple):
 
     Entries of a bucket with the same ``revision`` have the same content. If the store cannot tell,
     the revision is None. ``states`` decodes the content and returns one state per limit, with its
-    level at a moment in epoch milliseconds.
+    level at a moment in epoch milliseconds. It raises IncompatibleSchemaError for a bucket in a
+    form that this version cannot read.
     """
 
     entity_id: str

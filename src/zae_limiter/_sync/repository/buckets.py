@@ -100,7 +100,8 @@ class BucketMethods(RepositoryMixin):
 
         The buckets are those of the whole namespace, of an entity, of a resource, or of both, with
         one state per limit. They come in the store's own order. A bucket that is created or expires
-        meanwhile may be missing or listed.
+        meanwhile may be missing or listed. On DynamoDB, a bucket in a form that this version cannot
+        read is left out, and the log names it.
         """
         states, last = self._context.engine.buckets.page(
             self._context.namespace_id,

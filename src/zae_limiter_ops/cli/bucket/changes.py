@@ -80,12 +80,22 @@ def reset(
         try:
             before = view_buckets(repository, entity_id, resource)
         except IncompatibleSchemaError as error:
-            if resource is None:
+            unreadable = [name for _, name in error.buckets] if resource is None else [resource]
+            if not unreadable:
                 raise
-            confirm(f"{error}. This replaces the bucket by a full one", "Replace it?", yes=yes)
-            repository.reset_bucket(entity_id, resource, principal)
-            report_buckets(output, entity_id, view_buckets(repository, entity_id, resource))
-            return
+            where = ", ".join(map(repr, unreadable))
+            confirm(
+                f"{error}. This replaces the bucket of {entity_id!r} on {where} by a full one",
+                "Replace it?",
+                yes=yes,
+            )
+            _change_each(
+                unreadable, lambda name: repository.reset_bucket(entity_id, name, principal)
+            )
+            before = view_buckets(repository, entity_id, resource)
+            if resource or not before:
+                report_buckets(output, entity_id, before)
+                return
         if not before:
             raise click.ClickException(describe_missing(repository, entity_id, resource))
         resources = list(dict.fromkeys(view.state.resource for view in before))

@@ -4,9 +4,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from zae_limiter import schema
 from zae_limiter._sync.engines.dynamodb.client import DynamoClient
@@ -24,7 +25,10 @@ from zae_limiter.dynamodb.items.attributes import Item, s, text
 from zae_limiter.dynamodb.items.bucket import BucketId, StoredBucket
 from zae_limiter.dynamodb.items.keys import Key
 from zae_limiter.dynamodb.sharding.known_shards import whole_image
+from zae_limiter.exceptions import IncompatibleSchemaError
 from zae_limiter.models.bucket import BucketEntry, BucketState, ResourceCapacity
+
+_log = logging.getLogger(__name__)
 
 MIN_INDEX_PAGE = 1000  # of the namespace's index, where buckets are some among other items
 # Of one partition of a resource, besides twice its share of a page: most pages then take one
@@ -32,6 +36,21 @@ MIN_INDEX_PAGE = 1000  # of the namespace's index, where buckets are some among 
 MIN_PARTITION_PAGE = 8
 _BUCKETS, _AFTER_BUCKETS = "BUCKET#", "BUCKET$"  # `$` comes right after `#`
 _AFTER = "!"  # behind the sort key of a first shard: no other sort key begins with that
+
+
+class ReadBuckets(NamedTuple):
+    """Buckets by entity and resource, and the errors of those in a form that nobody can read."""
+
+    whole: dict[tuple[str, str], list[StoredBucket]]
+    unreadable: dict[tuple[str, str], IncompatibleSchemaError]
+
+    def all(self) -> dict[tuple[str, str], list[StoredBucket]]:
+        """Return the buckets; raise an error that names the unreadable ones if there are any."""
+        for error in self.unreadable.values():
+            first = error.copy()
+            first.buckets = tuple(self.unreadable)
+            raise first
+        return self.whole
 
 
 class BucketQueries:
@@ -93,7 +112,7 @@ class BucketQueries:
             buckets = self._shards(BucketId(namespace_id, entity_id, resource))
             shards = {(entity_id, resource): buckets} if buckets else {}
         else:
-            shards = self._read(self._keys(namespace_id, entity_id, resource))
+            shards = self._read(self._keys(namespace_id, entity_id, resource)).all()
         images = {}
         for entity_and_resource, buckets in shards.items():
             images[entity_and_resource] = _sorted_limits(whole_image(buckets, clock()))
@@ -103,25 +122,33 @@ class BucketQueries:
         shards = self._reader.read_all(bucket_id, None, self._client.deadline())
         return [bucket_item.in_full(each.item) for each in shards.values()]
 
-    def _read(
-        self, wanted: list[Key], *, consistent: bool = True
-    ) -> dict[tuple[str, str], list[StoredBucket]]:
+    def _read(self, wanted: list[Key], *, consistent: bool = True) -> ReadBuckets:
         """Read buckets by key; those that were split or merged meanwhile are read once more."""
         if consistent:
             items = batch_get_all(self._client, wanted, self._parallel)
         else:
             items = batch_get(self._client, wanted, consistent=False)
+        found = ReadBuckets({}, {})
         read: dict[BucketId, list[StoredBucket]] = {}
         for key, item in items.items():
             bucket_id = BucketId(*schema.parse_bucket_pk(key.pk)[:3])
-            read.setdefault(bucket_id, []).append(bucket_item.in_full(item))
-        whole = {}
+            try:
+                read.setdefault(bucket_id, []).append(bucket_item.in_full(item))
+            except IncompatibleSchemaError as error:
+                found.unreadable[bucket_id.entity_id, bucket_id.resource] = error
         for bucket_id, buckets in read.items():
+            place = bucket_id.entity_id, bucket_id.resource
+            if place in found.unreadable:
+                continue
             fits = is_whole([each.shard for each in buckets])
-            shards = buckets if fits else self._shards(bucket_id)
+            try:
+                shards = buckets if fits else self._shards(bucket_id)
+            except IncompatibleSchemaError as error:
+                found.unreadable[place] = error
+                continue
             if shards:
-                whole[bucket_id.entity_id, bucket_id.resource] = shards
-        return whole
+                found.whole[place] = shards
+        return found
 
     # --- pages
 
@@ -135,7 +162,7 @@ class BucketQueries:
             return self.states(*listed, clock), None
         found, last = self.entries(listed, after, limit)
         now_ms = clock()
-        return [state for entry in found for state in entry.states(now_ms)], last
+        return [state for entry in found for state in _readable(entry, now_ms)], last
 
     def entries(
         self, listed: IndexedBuckets, after: tuple[str, str] | None, limit: int
@@ -144,20 +171,25 @@ class BucketQueries:
         # One more than the page shows whether there is another one.
         keys_of_page = self.first_shards(listed, after, limit + 1)
         shown = keys_of_page[:limit]
-        shards = self._read(shown)
+        whole, unreadable = self._read(shown)
         found = [
-            BucketEntry(*bucket, None, partial(_states_of, bucket, shards[bucket]))
+            BucketEntry(*bucket, None, partial(_states_of, bucket, whole[bucket]))
+            if bucket in whole
+            else BucketEntry(*bucket, None, partial(_refuse, unreadable[bucket]))
             for bucket in map(_entity_and_resource, shown)
-            if bucket in shards  # it may have expired since the index was read
+            if bucket in whole or bucket in unreadable  # others have expired since the index
         ]
         return found, _entity_and_resource(shown[-1]) if len(keys_of_page) > limit else None
 
     def some(
         self, namespace_id: str, buckets: Sequence[tuple[str, str]], clock: Clock
     ) -> list[BucketState]:
-        """Return buckets by their keys, at half the price of a consistent read."""
+        """Return buckets by their keys, at half the price of a consistent read.
+
+        Unreadable ones are left out: a page that asks every few seconds has the list name them.
+        """
         wanted = [keys.bucket(namespace_id, *bucket) for bucket in buckets]
-        shards = self._read(wanted, consistent=False)
+        shards = self._read(wanted, consistent=False).whole
         now_ms = clock()
         return [
             state
@@ -263,6 +295,21 @@ def _first_shards(entries: list[Item]) -> list[Key]:
 def _entity_and_resource(key: Key) -> tuple[str, str]:
     parts = schema.parse_bucket_pk(key.pk)
     return parts.entity_id, parts.resource
+
+
+def _refuse(error: IncompatibleSchemaError, now_ms: int) -> NoReturn:
+    raise error.copy()
+
+
+def _readable(entry: BucketEntry, now_ms: int) -> list[BucketState]:
+    """Return the states of a bucket; none, and a warning, if it cannot be read."""
+    try:
+        return entry.states(now_ms)
+    except IncompatibleSchemaError as error:
+        _log.warning(
+            "the bucket of %r on %r is not listed: %s", entry.entity_id, entry.resource, error
+        )
+        return []
 
 
 def _states_of(
