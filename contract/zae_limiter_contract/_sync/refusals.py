@@ -85,6 +85,13 @@ class RefusalContract(Contract):
         asked = self._hours(office)[KEY, MODEL]
         assert (asked.limited_by, asked.last_limited_by) == (BY_BUDGET, BY_RPM)
 
+    def test_of_two_refusals_in_one_second_the_later_is_the_last(self, office: World) -> None:
+        self._call(office, usd=SPENT)
+        self._refusal(office)
+        self._refusal(office, usd="0.00", rpm=50)
+        asked = self._hours(office)[KEY, MODEL]
+        assert asked.last_limited_by == BY_RPM
+
     def test_clients_that_store_one_after_the_other_keep_the_most_frequent_refusal(
         self, office: World
     ) -> None:

@@ -157,4 +157,4 @@ class TakenTallies:
 def _add(noted: NotedTally, by_hour: Mapping[int, Tally]) -> None:
     hours = noted.by_hour
     for hour, tally in by_hour.items():
-        hours[hour] = tally.plus(hours.get(hour, NO_TALLY))
+        hours[hour] = hours.get(hour, NO_TALLY).plus(tally)  # the later one is the second
