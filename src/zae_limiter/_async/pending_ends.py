@@ -174,6 +174,8 @@ class PendingEnd:
             for held in self._quotas:
                 await holds.end(held)  # a renewal under way ends first
             settlements = self._as_of_now([each.settlement for each in certain])
+            if not self.left:
+                return  # `close` has given it up meanwhile, and its holds with it
             self.left = doubtful + [Unsettled(each) for each in settlements]
             self._is_sent = True
             await self.call.settle(settlements, receipt)

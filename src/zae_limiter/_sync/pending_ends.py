@@ -176,6 +176,8 @@ class PendingEnd:
             for held in self._quotas:
                 holds.end(held)  # a renewal under way ends first
             settlements = self._as_of_now([each.settlement for each in certain])
+            if not self.left:
+                return  # `close` has given it up meanwhile, and its holds with it
             self.left = doubtful + [Unsettled(each) for each in settlements]
             self._is_sent = True
             self.call.settle(settlements, receipt)
