@@ -106,6 +106,25 @@ def test_a_missing_folder_is_named(tmp_path):
         SyncRepository.open(url=f"sqlite:///{tmp_path}/no/such/folder.db")
 
 
+@pytest.mark.parametrize("suffix", ["-gate", "-lock", "-wal", "-shm"])
+@pytest.mark.parametrize("exists", [False, True])
+def test_a_folder_in_the_place_of_a_file_beside_the_store_is_named(tmp_path, suffix, exists):
+    path = tmp_path / "limits.db"
+    if exists:
+        with SyncRepository.open(url=f"sqlite:///{path}"):
+            pass
+    beside = Path(f"{path}{suffix}")
+    beside.unlink(missing_ok=True)
+    beside.mkdir()
+    with pytest.raises(ValidationError) as caught:
+        SyncRepository.open(url=f"sqlite:///{path}")
+    assert str(beside) in str(caught.value)
+    assert "is a folder; remove or rename" in str(caught.value)
+    beside.rmdir()
+    with SyncRepository.open(url=f"sqlite:///{path}") as repository:
+        repository.ping()
+
+
 def test_a_folder_is_not_a_file(tmp_path):
     with pytest.raises(ValidationError) as caught:
         SyncRepository.open(url=f"sqlite:///{tmp_path}")

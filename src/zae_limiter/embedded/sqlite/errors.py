@@ -14,6 +14,7 @@ from zae_limiter.exceptions import (
 )
 
 STORE_ERRORS = (sqlite3.Error, OSError)
+COMPANIONS = ("-gate", "-lock", "-wal", "-shm")  # files of our lock, and SQLite's own
 _REFUSED = (sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_AUTH)
 
 
@@ -24,6 +25,14 @@ def check_place(path: str) -> None:
         raise InfrastructureNotFoundError(path, f"the folder {str(folder)!r} is missing; create it")
     if Path(path).is_dir():
         raise ValidationError("url", path, "is a folder; name a file")
+    for companion in (path + suffix for suffix in COMPANIONS):
+        if Path(companion).is_dir():
+            raise ValidationError(
+                "url",
+                path,
+                f"needs a file {companion!r} beside it, but that is a folder; remove or rename the "
+                "folder, or name another file",
+            )
 
 
 def held_by_another(path: str, timeout_s: float) -> RateLimiterUnavailable:
