@@ -263,6 +263,8 @@ def with_one_wait(compared: list[LimitStatus], now_ms: int) -> list[LimitStatus]
     A quota may hold more than its amount by a top-up, which ends with its window. A request that
     needs the top-up, and waits for another limit until then, never fits.
     """
+    if True not in [_needs_top_up(each) for each in compared]:  # as nearly always
+        return compared
     wait_s = max([each.retry_after_seconds for each in compared if each.exceeded], default=0.0)
     if not wait_s:
         return compared
