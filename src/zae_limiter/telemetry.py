@@ -116,7 +116,6 @@ class OpenTelemetryHooks(Hooks):
         self._thresholds = meter.create_counter(
             "zae_limiter.thresholds", "{threshold}", "Thresholds of quotas and budgets, by percent"
         )
-
         self._exhausted = meter.create_counter(
             "zae_limiter.exhausted", "{quota}", "Quotas and budgets that rejected, once per window"
         )
