@@ -18,6 +18,7 @@ from tests.support.dynamodb.wire import (
     asking_for_capacity,
     dated,
     read_message,
+    sorted_answer,
     told,
 )
 
@@ -42,6 +43,7 @@ class Link:
     held_operation: str | None = None  # whose requests go on when it is None again
     drip_ms: float = 0  # between the parts in which an answer arrives
     idle_s: float | None = None  # a connection that waits longer for an answer is dropped
+    sorts_answers: bool = False  # the store gives the attributes of an item in any order
     under_way: set[asyncio.Task[None]] = field(default_factory=set, repr=False)
 
     async def connect(self) -> Stream:
@@ -95,6 +97,8 @@ class Connection:
                 if self._link.slow_operation in (None, exchange.operation):
                     await self._link.travel(self._link.answer_ms)
                 exchange.status = answer.status
+                if self._link.sorts_answers:
+                    answer = sorted_answer(answer)
             exchange.ended = time.monotonic()
             if answer is None:
                 return

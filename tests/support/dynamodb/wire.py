@@ -18,6 +18,7 @@ _LENGTH = re.compile(rb"^content-length:[ \t]*(\d+)", re.IGNORECASE | re.MULTILI
 _CHUNKED = re.compile(rb"^transfer-encoding:[ \t]*chunked", re.IGNORECASE | re.MULTILINE)
 _DATE = re.compile(rb"^(date:[ \t]*)([^\r\n]+)", re.IGNORECASE | re.MULTILINE)
 _CRC = re.compile(rb"^(x-amz-crc32:[ \t]*)", re.IGNORECASE | re.MULTILINE)
+_CRC_VALUE = re.compile(rb"^(x-amz-crc32:[ \t]*)\d+", re.IGNORECASE | re.MULTILINE)
 _CAPACITY = b'"ReturnConsumedCapacity"'
 _REASONS = {200: "OK", 400: "Bad Request", 500: "Internal Server Error"}
 
@@ -109,6 +110,13 @@ def made_up(status: int, code: str) -> Message:
         f"date: {formatdate(usegmt=True)}",
     )
     return Message("\r\n".join((*lines, "", "")).encode(), body)
+
+
+def sorted_answer(answer: Message) -> Message:
+    """The same answer with its attributes in the order of their names, as no store promises."""
+    body = json.dumps(json.loads(answer.body), sort_keys=True).encode()
+    head = _LENGTH.sub(b"content-length: %d" % len(body), answer.head)
+    return Message(_CRC_VALUE.sub(rb"\g<1>%d" % zlib.crc32(body), head), body)
 
 
 def dated(answer: Message, offset_s: float) -> Message:
