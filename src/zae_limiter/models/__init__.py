@@ -14,7 +14,13 @@ if TYPE_CHECKING:
         StoreStats,
     )
     from zae_limiter.models.bucket import BucketState, EntityCapacity, ResourceCapacity
-    from zae_limiter.models.config import ConfigSnapshot, ConfigSource, LevelConfig, OnUnavailable
+    from zae_limiter.models.config import (
+        ConfigSnapshot,
+        ConfigSource,
+        LevelConfig,
+        OnUnavailable,
+        SupersededLimit,
+    )
     from zae_limiter.models.entity import Entity, Namespace
     from zae_limiter.models.limit import Limit, LimitName
     from zae_limiter.models.stack import LimiterInfo, StackOptions, Status
@@ -54,6 +60,7 @@ _MODULES = {
     "StackOptions": "stack",
     "Status": "stack",
     "StoreStats": "backend",
+    "SupersededLimit": "config",
     "Switch": "switches",
     "SwitchMode": "switches",
     "EntityUsage": "usage",
@@ -88,6 +95,7 @@ __all__ = [
     "StackOptions",
     "Status",
     "StoreStats",
+    "SupersededLimit",
     "Switch",
     "SwitchMode",
     "UsageRanking",
