@@ -6,7 +6,7 @@ DynamoDB plans its writes in ``dynamodb/buckets/planning.py``; both ask ``fit.fi
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -101,17 +101,15 @@ def plan_charge(
         return ChargePlan(None, seen)
     if charge.switch is not None and charge.is_bypass:
         return ChargePlan(_with_usage(seen, charge, now_ms, is_acquire), seen)
-    limits = dict(seen.limits)
+    limits, through = dict(seen.limits), seen.through_children
     quota_holds: tuple[QuotaHold, ...] = ()
-    of_children: Mapping[str, int] = {}
     if in_force.quota_keys:
         quota_holds, of_children = _take_quotas(limits, seen.life, charge, now_ms)
+        if of_children:
+            through = with_units_through_children(through, of_children)
     for key, amount_milli in charge.amounts_milli.items():
         if not quota_holds or key not in in_force.quota_keys:
             limits[key] = taken(limits[key], amount_milli, now_ms)
-    through = seen.through_children
-    if of_children:
-        through = with_units_through_children(through, of_children)
     if charge.through_child:
         amounts = charge.amounts_milli if charge.through_milli is None else charge.through_milli
         if quota_holds:

@@ -142,7 +142,11 @@ class ChargeService:
         own_switches = None if switches is None else (switches,)
         if parent_id is None or not cascades:
             return Scope(resource, ((entity_id, in_force),), own_switches), now_ms
-        parent = self._cached(parent_id, resource, now_ms) if fresh is None else None
+        parent = None
+        if fresh is None:
+            parent = context.cache.get(
+                (context.namespace_id, parent_id), (resource, multiplier), now_ms
+            )
         if parent is None:
             parent = self._reader.read(
                 parent_id, resource, now_ms, deadline, fresh=fresh, shared=shared
