@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import os
 import re
 import subprocess
@@ -22,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
-WARM_UP, FEW, MANY = 30, 50, 150
+WARM_UP, FEW, MANY = 30, 100, 400
 COLLECTED = re.compile(r"Collected : (\d+)")
 CHILD = "--operations"
 
@@ -149,11 +150,11 @@ def _measure(source: Path, name: str, stack: ExitStack) -> int:
 
 
 def _few(name: str) -> int:
-    return FEW * (4 if "50 tasks" in name else 1)
+    return FEW * (2 if "50 tasks" in name else 1)
 
 
 def _many(name: str) -> int:
-    return MANY * (4 if "50 tasks" in name else 1)
+    return MANY * (2 if "50 tasks" in name else 1)
 
 
 def _url(name: str, stack: ExitStack) -> str:
@@ -182,6 +183,7 @@ def main() -> None:
     parser.add_argument("case", nargs="?", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.operations is not None:
+        gc.disable()  # one collection in only one of the two runs would look like a slower case
         CASES[options.case](options.url, options.operations)
         return
     for name in [name for name in CASES if name.startswith(options.only)]:

@@ -29,6 +29,7 @@ WORKERS = 16  # threads that wait for answers; each has a connection of its own
 CHUNK = 16  # the fewest hours for which another thread is worth its start
 RETENTION_CHECK_S = 300.0  # how often a warm function reads the retention again
 RESERVE_S = 11.0  # before the function's timeout: a store and a clear may take 5 s each
+LATEST_S = 10**12  # a later time of a record is damaged, and might overflow
 MAX_LOGGED = 20  # failures of one batch that are logged one by one
 
 T = TypeVar("T")
@@ -243,12 +244,13 @@ def _note(
 
 
 def _lag_ms(records: Iterable[Any]) -> int:
-    """Return the age of the oldest record in milliseconds; 0 if no record has a time."""
+    """Return the age of the oldest record in milliseconds; 0 if no record has a possible time."""
     created = [
         seconds
         for record in records
         if isinstance(record, dict)
         and isinstance(change := record.get("dynamodb"), dict)
         and isinstance(seconds := change.get("ApproximateCreationDateTime"), int | float)
+        and 0 <= seconds < LATEST_S
     ]
     return max(0, int((time.time() - min(created)) * 1000)) if created else 0

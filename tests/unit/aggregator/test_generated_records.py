@@ -2,6 +2,7 @@
 
 import copy
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -50,6 +51,13 @@ def damaged(draw):
 
 
 RECORDS = st.one_of(damaged(), damaged(), damaged(), VALUES)
+
+
+@pytest.mark.parametrize("seconds", [-1.8e305, 1.8e305, 10**400, float("nan"), float("-inf")])
+def test_an_impossible_time_of_a_record_stops_nothing(seconds):
+    record = bucket_record(turned(9), 109)
+    record["dynamodb"]["ApproximateCreationDateTime"] = seconds
+    assert Batch().process([record]).failed == []
 
 
 @examples(400)
