@@ -163,3 +163,14 @@ def test_a_program_that_makes_warnings_errors_sees_it_on_stderr(is_forgotten):
     )
     assert ("RuntimeWarning" in ran.stderr) is is_forgotten
     assert ran.stderr.count("RuntimeWarning") <= 1
+
+
+def test_a_block_that_was_entered_runs_no_code_when_it_is_dropped(limiter):
+    """A Ctrl-C that came during such code would be swallowed."""
+    block, calls = limiter.acquire("user-1", "gpt-4", {"rpm": 1}), []
+    with block:
+        pass
+    sys.setprofile(lambda frame, event, arg: calls.append(event))
+    del block
+    sys.setprofile(None)
+    assert "call" not in calls

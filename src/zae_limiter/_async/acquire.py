@@ -27,13 +27,14 @@ from zae_limiter.admission.switches import denial
 from zae_limiter.clock import Deadline
 from zae_limiter.concurrency.receipt import Receipt
 from zae_limiter.exceptions import RateLimiterUnavailable, RateLimitExceeded
+from zae_limiter.forgotten import unentered
 from zae_limiter.models.config import OnUnavailable
 from zae_limiter.models.limit import Limit
 
 if TYPE_CHECKING:
     from zae_limiter._async.holds import HeldQuotas
     from zae_limiter.admission.thresholds import Crossing, Exhaustion
-    from zae_limiter.forgotten import CallSite
+    from zae_limiter.forgotten import CallSite, Unentered
     from zae_limiter.hooks import Observer
     from zae_limiter.quiet_logging import QuietLogger
 
@@ -301,31 +302,27 @@ class Acquire:
     raised, it refunds all but the settled amounts; with ``on_error="keep"`` it refunds nothing.
     """
 
-    __slots__ = ("_call", "_consume", "_lease", "_made_at")
+    __slots__ = ("__weakref__", "_call", "_consume", "_lease", "_unentered")
 
     def __init__(self, call: AcquireCall, consume: dict[str, int]) -> None:
         self._call = call
         self._consume = consume
         self._lease: Lease | None = None
-        self._made_at: CallSite | None = None  # None once it was entered
+        self._unentered: Unentered | None = None  # None once it was entered
 
     def __repr__(self) -> str:
         call = self._call
         return f"{type(self).__name__}({call.entity_id!r} on {call.resource!r}, {self._consume})"
 
-    def __del__(self) -> None:
-        try:
-            made_at = self._made_at
-        except AttributeError:  # an interrupt may have come before it was set
-            return
-        if made_at is not None:
-            from zae_limiter.forgotten import warn_forgotten
-
-            reason = "so it took no tokens: write `async with limiter.acquire(...):`"
-            warn_forgotten(self, reason, made_at)
+    def note_caller(self, made_at: CallSite) -> None:
+        """Note the line that has made the acquire, for a warning if it is never entered."""
+        call = self._call
+        about = (type(self).__name__, call.entity_id, call.resource, self._consume)
+        reason = "so it took no tokens: write `async with limiter.acquire(...):`"
+        self._unentered = unentered(self, about, reason, made_at)
 
     def __aenter__(self) -> Coroutine[Any, Any, Lease]:
-        self._made_at = None  # at once, since the coroutine may be cancelled before it begins
+        self._unentered = None  # at once, since the coroutine may be cancelled before it begins
         return self._enter()
 
     async def _enter(self) -> Lease:

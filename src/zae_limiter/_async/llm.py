@@ -17,7 +17,7 @@ from zae_limiter.concurrency.calls import ALastCalls, acaller_id, aclose_quietly
 
 # sync: from zae_limiter.concurrency.shield import shield
 from zae_limiter.exceptions import LeaseExpiredError, RateLimiterUnavailable, ValidationError
-from zae_limiter.forgotten import CallSite, call_site, disarmed, warn_forgotten
+from zae_limiter.forgotten import Unentered, call_site, disarmed, unentered
 from zae_limiter.llm.estimates import (
     Estimate,
     Estimator,
@@ -98,22 +98,15 @@ class LlmReservation:
         self._settler: _Settler | None = None
         self._call: weakref.ref[LlmCall] | None = None
         self._outer: RequestCount | None = None
-        self._made_at: CallSite | None = call_site()  # None once it was entered
-
-    def __del__(self) -> None:
-        try:
-            made_at = self._made_at
-        except AttributeError:  # wrong arguments may have been refused before
-            return
-        if made_at is not None:
-            reason = "so it reserved nothing: write `async with llm.reserve(...):`"
-            warn_forgotten(self, reason, made_at)
+        reason = "so it reserved nothing: write `async with llm.reserve(...):`"
+        # None once it was entered
+        self._unentered: Unentered | None = unentered(self, repr(self), reason, call_site())
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._entity_id!r} on {self._resource!r})"
 
     def __aenter__(self) -> Coroutine[Any, Any, LlmCall]:
-        self._made_at = None  # at once, since the coroutine may be cancelled before it begins
+        self._unentered = None  # at once, since the coroutine may be cancelled before it begins
         return self._enter()
 
     async def _enter(self) -> LlmCall:

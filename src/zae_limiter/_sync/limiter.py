@@ -182,7 +182,7 @@ class SyncRateLimiter(Management, Unpicklable):
         else:
             acquire = Acquire(call, amounts)
         caller = sys._getframe(1)  # noqa: SLF001 - for the warning about a forgotten `with`
-        acquire._made_at = caller.f_code, caller.f_lasti  # noqa: SLF001
+        acquire.note_caller((caller.f_code, caller.f_lasti))
         return acquire
 
     def _observer_in(self, mode: Mode) -> Observer | None:
