@@ -8,6 +8,7 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
+from opentelemetry.exporter.prometheus import PrometheusMetricReader
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import (
     ConsoleMetricExporter,
@@ -15,6 +16,7 @@ from opentelemetry.sdk.metrics.export import (
 )
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import ConsoleSpanExporter, SimpleSpanProcessor
+from prometheus_client import REGISTRY, generate_latest
 
 from zae_limiter import Limit, SyncRateLimiter, SyncRepository
 from zae_limiter.telemetry import OpenTelemetryHooks
@@ -68,9 +70,9 @@ def _values(written):
     }
 
 
-@pytest.mark.skipif(not OTLP.is_dir(), reason="make test installs the encoder of OTLP")
 def test_otlp_carries_money_as_numbers_and_text():
     """In a process of its own: Envoy's messages come with other files of the same names."""
+    assert OTLP.is_dir(), "make test installs the encoder of OTLP"
     command = [sys.executable, "-m", "tests.unit.otlp_child", str(OTLP)]
     sent = json.loads(subprocess.run(command, cwd=ROOT, check=True, capture_output=True).stdout)
     assert sent["points"]["zae_limiter.tokens.used"] == 1.25
@@ -80,11 +82,9 @@ def test_otlp_carries_money_as_numbers_and_text():
 
 
 def test_prometheus_shows_money_as_numbers(tracers):
-    exporter = pytest.importorskip("opentelemetry.exporter.prometheus")
-    prometheus = pytest.importorskip("prometheus_client")
-    meters = MeterProvider([exporter.PrometheusMetricReader()])
+    meters = MeterProvider([PrometheusMetricReader()])
     spend(meters, tracers)
-    shown = prometheus.generate_latest(prometheus.REGISTRY).decode()
+    shown = generate_latest(REGISTRY).decode()
     meters.shutdown()
     used = [line for line in shown.splitlines() if line.startswith("zae_limiter_tokens_used")]
     assert [float(line.rpartition(" ")[2]) for line in used] == [1.25]
