@@ -4,7 +4,6 @@
 - ``launch`` starts a server process and waits until the server answers.
 - ``programs`` holds the arguments and environment of each server.
 - ``installs`` finds or fetches a server.
-- ``docker`` runs servers in containers.
 - ``records`` stores the facts about a server between commands.
 - ``status`` describes the current state of the server.
 - ``processes`` identifies and ends processes.

@@ -126,7 +126,7 @@ def platform_name() -> str:
     if system not in _SYSTEMS or machine not in _MACHINES:
         raise LocalServerError(
             f"there is no dynoxide for {system} on {machine}; use another server: "
-            "--engine ministack, or --engine docker"
+            "--engine ministack"
         )
     return f"{_SYSTEMS[system]}-{_MACHINES[machine]}"
 

@@ -21,9 +21,9 @@ MAX_RECORD_BYTES = 1_000_000  # a record has about 400 bytes, and a few for each
 class ServerRecord(NamedTuple):
     """The facts about a server that was started.
 
-    ``pid`` and ``token`` identify its process, ``container`` its container; all three are None
-    after the server was stopped. ``data`` is the file or volume that keeps the tables, or None if
-    the server keeps them in memory. ``stacks`` are the provisioned limiters, the latest last.
+    ``pid`` and ``token`` identify its process; both are None after the server was stopped. ``data``
+    is the file that keeps the tables, or None if the server keeps them in memory. ``stacks`` are
+    the provisioned limiters, the latest last.
     """
 
     engine: str
@@ -34,15 +34,13 @@ class ServerRecord(NamedTuple):
     has_stacks: bool
     pid: int | None = None
     token: str | None = None
-    container: str | None = None
-    image: str | None = None
     data: str | None = None
     stacks: tuple[str, ...] = ()
 
     @property
     def was_left_running(self) -> bool:
         """Whether no command has stopped the server; it may still have ended by itself."""
-        return self.pid is not None or self.container is not None
+        return self.pid is not None
 
     def with_stack(self, name: str) -> ServerRecord:
         others = tuple(stack for stack in self.stacks if stack != name)
@@ -81,7 +79,7 @@ def _parsed(fields: Any) -> ServerRecord:
     # A wrong pid must never get a signal: 0 and -1 mean many processes.
     is_process = type(record.pid) is int and record.pid > 0 and isinstance(record.token, str)
     if type(record.port) is not int or not (record.pid is None or is_process):
-        raise ValueError("neither a process nor a container")
+        raise ValueError("not a record of a process")
     return record
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from zae_limiter.shell_words import command_line
@@ -20,7 +20,6 @@ from zae_limiter_ops.local import (
     server_url,
     state_folder,
 )
-from zae_limiter_ops.local.docker import IMAGES, DockerEngine
 from zae_limiter_ops.local.launch import launch_detached, listens
 from zae_limiter_ops.local.programs import (
     DynoxideProgram,
@@ -30,9 +29,8 @@ from zae_limiter_ops.local.programs import (
 from zae_limiter_ops.local.records import RecordFile, ServerRecord, locked
 from zae_limiter_ops.local.status import ServerStatus, answer_ms
 
-ENGINES = ("dynoxide", "ministack", "docker")
+ENGINES = ("dynoxide", "ministack")
 DEFAULT_ENGINE = "dynoxide"
-DEFAULT_IMAGE = "localstack"
 ANSWERS_WITHIN_S = 10.0  # the time that ``up`` waits for a server that already runs
 FREED_WITHIN_S = 2.0  # the time in which the port of a killed server becomes free
 PAUSE_S = 0.05
@@ -43,7 +41,6 @@ class WantedServer(NamedTuple):
 
     engine: str | None = None
     port: int | None = None
-    image: str | None = None
 
 
 class LocalService:
@@ -75,10 +72,10 @@ class LocalService:
                     return record, False
             if record is not None:
                 self._clean_up(record)
-            engine, port, image = _choose_options(wanted, record)
+            engine, port = _choose_options(wanted, record)
             if record is not None and record.port == port:
                 _wait_until_freed(port)
-            started = self._start(engine, port, image)
+            started = self._start(engine, port)
             # The data still contains the limiters of the earlier server.
             if record is not None and record.data is not None and record.data == started.data:
                 started = started._replace(stacks=record.stacks)
@@ -99,12 +96,10 @@ class LocalService:
             time.sleep(PAUSE_S)
         return True
 
-    def _start(self, engine: str, port: int, image: str | None) -> ServerRecord:
+    def _start(self, engine: str, port: int) -> ServerRecord:
         if listens(port):
             raise PortTakenError(_port_taken(port))
         try:
-            if engine == "docker":
-                return self._start_container(port, image or DEFAULT_IMAGE)
             return self._start_process(engine, port)
         except PortTakenError:  # another program has taken the port in the meantime
             raise PortTakenError(_port_taken(port)) from None
@@ -138,22 +133,6 @@ class LocalService:
         file = folder / "tables.db"
         return DynoxideProgram(installs.install_dynoxide(self._report), file), str(file)
 
-    def _start_container(self, port: int, name: str) -> ServerRecord:
-        engine, image = DockerEngine(), IMAGES[name]
-        engine.check()
-        container = engine.start(image, port, self._report)
-        return ServerRecord(
-            engine="docker",
-            version=image.version,
-            port=port,
-            started_at_ms=_now_ms(),
-            health_path=image.health_path,
-            has_stacks=image.has_stacks,
-            container=container,
-            image=name,
-            data=f"volume {image.volume}" if image.is_durable else None,
-        )
-
     def note_stack(self, name: str) -> None:
         """Record that a limiter was provisioned; ``env`` names the latest one."""
         with self._locked():
@@ -170,22 +149,17 @@ class LocalService:
             if record is None or not record.was_left_running:
                 return None, False
             was_running = self.is_running(record)
-            if was_running and record.container is not None:
-                DockerEngine().stop(record.container)
-            elif was_running and record.pid is not None and record.token is not None:
+            if was_running and record.pid is not None and record.token is not None:
                 processes.end(record.pid, record.token)
             self._clean_up(record)
             if record.data is not None:  # the next server needs the names of the limiters in it
-                self._records.write(record._replace(pid=None, token=None, container=None))
+                self._records.write(record._replace(pid=None, token=None))
             else:
                 self._records.remove()
             return record, was_running
 
-    def delete_data(self, stopped: ServerRecord | None = None) -> list[str]:
-        """Delete the data of stopped servers; return the deleted folders and volumes.
-
-        ``stopped`` is the record that ``down`` has returned: a server in memory leaves no record.
-        """
+    def delete_data(self) -> list[str]:
+        """Delete the data of stopped servers; return the deleted folders."""
         with self._locked():
             record = self._records.read()
             if record is not None and self.is_running(record):
@@ -194,21 +168,11 @@ class LocalService:
             existing = [folder for folder in folders if folder.is_dir()]
             for folder in existing:
                 shutil.rmtree(folder)
-            deleted = [str(folder) for folder in existing]
-            last = record or stopped
-            if last is not None and last.image is not None:
-                volume = IMAGES[last.image].volume
-                DockerEngine().remove_volume(volume)
-                deleted.append(volume)
             self._records.remove()
-            return deleted
+            return [str(folder) for folder in existing]
 
     def _clean_up(self, record: ServerRecord) -> None:
-        """Remove the container or temporary files of a server that has ended."""
-        if record.container is not None:
-            # Without a running engine the container stays; the next start removes it.
-            with suppress(LocalServerError):
-                DockerEngine().remove(record.container)
+        """Remove the temporary files of a server that has ended."""
         if record.engine == "ministack":
             shutil.rmtree(self.folder / "ministack", ignore_errors=True)
 
@@ -233,12 +197,7 @@ class LocalService:
         return record
 
     def is_running(self, record: ServerRecord) -> bool:
-        """Return whether the process or container of a record still runs."""
-        if record.container is not None:
-            try:
-                return DockerEngine().is_running(record.container)
-            except LocalServerError:  # Docker is no longer installed, so no container runs
-                return False
+        """Return whether the process of a record still runs."""
         if record.pid is None or record.token is None:
             return False
         return processes.is_running(record.pid, record.token)
@@ -252,26 +211,23 @@ class LocalService:
             yield
 
 
-def _choose_options(
-    wanted: WantedServer, record: ServerRecord | None
-) -> tuple[str, int, str | None]:
-    """Return engine, port and image.
+def _choose_options(wanted: WantedServer, record: ServerRecord | None) -> tuple[str, int]:
+    """Return engine and port.
 
     Each is the wanted value, or that of a server that has crashed, or the default.
     """
     has_crashed = record is not None and record.was_left_running
     if record is None or not has_crashed or wanted.engine not in (None, record.engine):
-        return wanted.engine or DEFAULT_ENGINE, wanted.port or PORT, wanted.image
-    return record.engine, wanted.port or record.port, wanted.image or record.image
+        return wanted.engine or DEFAULT_ENGINE, wanted.port or PORT
+    return record.engine, wanted.port or record.port
 
 
 def _refuse_other(record: ServerRecord, wanted: WantedServer) -> None:
     """Raise if the options of the running server differ from the wanted options."""
-    runs = WantedServer(record.engine, record.port, record.image)
+    runs = WantedServer(record.engine, record.port)
     if any(asked not in (None, found) for asked, found in zip(wanted, runs, strict=True)):
-        image = f" ({record.image})" if record.image else ""
         raise LocalServerError(
-            f"{record.engine}{image} is running on port {record.port}; stop it first: "
+            f"{record.engine} is running on port {record.port}; stop it first: "
             "zae-limiter local down"
         )
 

@@ -51,15 +51,13 @@ def describe(status: ServerStatus, log: Path) -> dict[str, Any]:
     return {
         "state": status.state,
         "engine": record.engine if record else None,
-        "image": record.image if record else None,
         "version": record.version if record else None,
         "url": server_url(record.port) if record else None,
         "port": record.port if record else None,
         "pid": record.pid if record else None,
-        "container": record.container if record else None,
         "started_at": _iso(record.started_at_ms) if record else None,
         "answers_in_ms": status.answers_in_ms,
         "stacks": list(record.stacks) if record else [],
         "data": record.data if record else None,
-        "log": None if record is not None and record.container else str(log),
+        "log": str(log),
     }

@@ -1,4 +1,4 @@
-"""Other servers: ministack for real, Docker where there is no engine, and what is not installed."""
+"""Other servers: ministack for real, and what is not installed."""
 
 import os
 import subprocess
@@ -7,12 +7,12 @@ from contextlib import closing
 
 import pytest
 
-from tests.support.dynamodb.server import find_binary
 from tests.support.ministack import Ministack, find_program
 from zae_limiter import SyncRepository
 from zae_limiter._sync.engines.dynamodb.client import DynamoClient
 from zae_limiter._sync.engines.dynamodb.provisioning import make_table
-from zae_limiter_ops.local import LocalServerError, cache_folder, installs
+from zae_limiter_ops.cli.local import commands
+from zae_limiter_ops.local import PORT, LocalServerError, cache_folder, installs, service
 from zae_limiter_ops.local.programs import MinistackProgram
 
 
@@ -61,65 +61,6 @@ def test_ministack_computes_with_the_38_digits_of_dynamodb():
         stored = client.call("UpdateItem", update)["Attributes"]
     assert stored["a"]["N"] == "1" + "0" * 37
     assert stored["b"]["N"] == "-" + "9" * 34
-
-
-def test_without_a_docker_engine_a_line_says_what_else_there_is(local, monkeypatch, home):
-    failing(home, "docker", "Cannot connect to the Docker daemon at unix:///none.sock")
-    monkeypatch.setenv("PATH", f"{home}:/usr/bin:/bin")
-    line = local("up", "--engine", "docker").error(1)
-    assert line.startswith("error: no Docker engine answers (docker version: Cannot connect to")
-    assert "--engine dynoxide" in line
-
-
-def test_without_docker_a_line_says_what_else_there_is(local, monkeypatch, home):
-    monkeypatch.setenv("PATH", str(home))
-    line = local("up", "--engine", "docker").error(1)
-    assert line.startswith("error: Docker is not installed")
-
-
-# A client whose containers are processes of the local server.
-CLIENT = """#!/bin/sh
-case "$1" in
-    version) echo 28.2.2 ;;
-    image) echo sha256:1 ;;
-    run)
-        for word; do
-            case "$word" in --publish=*) port=${{word#*:}}; port=${{port%:*}} ;; esac
-        done
-        {binary} serve --host 127.0.0.1 --port "$port" >/dev/null 2>&1 &
-        echo $! ;;
-    inspect) kill -0 "$4" 2>/dev/null && echo true || echo false ;;
-    stop) kill "$4" ;;
-esac
-"""
-
-
-def test_a_container_is_started_found_and_stopped(local, up, monkeypatch, home, port):
-    client = home / "docker"
-    client.write_text(CLIENT.format(binary=find_binary()))
-    client.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{home}:/usr/bin:/bin")
-    server = up("--engine", "docker", "--image", "dynamodb-local", "--name", "my-app")
-    assert (server["state"], server["image"], server["pid"]) == ("running", "dynamodb-local", None)
-    assert (server["version"], server["log"]) == ("2.6.1", None)
-    assert f"container {server['container']}" in local("status").out
-    assert up("--engine", "docker")["started"] is False
-    assert "docker (dynamodb-local) is running" in local(
-        "up", "--image", "localstack", "--engine", "docker"
-    ).error(1)
-    path = os.environ["PATH"]
-    monkeypatch.setenv("PATH", "/nowhere")  # Docker is removed, for a moment
-    assert local("status", "--output", "json").code == 1
-    monkeypatch.setenv("PATH", path)
-    down = local("down", "--output", "json").json
-    assert (down["stopped"], down["kept"]) == (True, "volume zae-limiter-dynamodb")
-    assert local("status", "--output", "json").code == 1
-    later = local("down", "--delete-data", "--yes", "--output", "json").json
-    assert later["deleted"] == ["zae-limiter-dynamodb"]
-
-
-def test_an_image_is_for_docker(local):
-    assert "--image goes with --engine docker" in local("up", "--image", "localstack").error(2)
 
 
 # --- what is not installed -------------------------------------------------------------------
@@ -176,3 +117,7 @@ def test_help_needs_none_of_it():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_command_line_offers_what_there_is():
+    assert (commands.ENGINES, commands.PORT) == (service.ENGINES, PORT)

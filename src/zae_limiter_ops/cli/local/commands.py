@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from zae_limiter_ops.local.service import LocalService
 
 # These values repeat those of zae_limiter_ops.local, which --help must not import.
-ENGINES = ("dynoxide", "ministack", "docker")
-IMAGES = ("localstack", "dynamodb-local")
+ENGINES = ("dynoxide", "ministack")
 PORT = 4566
 
 
@@ -44,13 +43,7 @@ def local() -> None:
 @click.option(
     "--engine",
     type=click.Choice(ENGINES),
-    help="Server to run: dynoxide (DynamoDB, default), ministack (also stacks and functions), "
-    "or docker (an image).",
-)
-@click.option(
-    "--image",
-    type=click.Choice(IMAGES),
-    help="Image to run with --engine docker; default: localstack.",
+    help="Server to run: dynoxide (DynamoDB, default) or ministack (also stacks and functions).",
 )
 @click.option(
     "--port",
@@ -65,32 +58,27 @@ def local() -> None:
     help="Provision a limiter of this name: its stack, or its table if the server has no stacks.",
 )
 @output_option
-def start(
-    engine: str | None, image: str | None, port: int | None, name: str | None, output: str
-) -> None:
+def start(engine: str | None, port: int | None, name: str | None, output: str) -> None:
     """Start the server, and provision a limiter on it.
 
     The server goes on running after the command. If it is running already, nothing happens; after
     a crash, it is started with the same options. A server that is not installed is fetched once:
-    dynoxide through npm, ministack from PyPI, images by Docker. The tables of dynoxide are in a
-    file, which even 'kill -9' does not harm; ministack and LocalStack lose all data when they stop.
+    dynoxide through npm, ministack from PyPI. The tables of dynoxide are in a file, which even
+    'kill -9' does not harm; ministack loses all data when it stops.
 
     \b
     Examples:
       zae-limiter local up
       zae-limiter local up --name my-app
-      zae-limiter local up --engine ministack --name my-app
-      zae-limiter local up --engine docker --image dynamodb-local --port 8000
+      zae-limiter local up --engine ministack --name my-app --port 8000
 
     JSON: the fields of 'local status', and started.
     """
     from zae_limiter_ops.local.service import WantedServer
     from zae_limiter_ops.local.status import describe
 
-    if image is not None and engine != "docker":
-        raise click.UsageError("--image goes with --engine docker")
     with _service(output, "starting the server") as service:
-        record, is_new = service.up(WantedServer(engine, port, image))
+        record, is_new = service.up(WantedServer(engine, port))
     if name is not None:
         _provision(record, name)
         service.note_stack(name)
@@ -152,7 +140,7 @@ def _provision(record: ServerRecord, name: str) -> None:
 def stop(delete_data: bool, yes: bool, output: str) -> None:
     """Stop the server that 'local up' has started.
 
-    The tables are kept if the server has a file or a volume for them. A server that was started in
+    The tables are kept if the server has a file for them. A server that was started in
     another way keeps running.
 
     \b
@@ -171,7 +159,7 @@ def stop(delete_data: bool, yes: bool, output: str) -> None:
         )
     with _service(output, "stopping the server") as service:
         record, was_running = service.down()
-        deleted = service.delete_data(record) if delete_data else []
+        deleted = service.delete_data() if delete_data else []
     kept = None if delete_data or record is None else record.data
     data = {
         "engine": record.engine if record is not None else None,

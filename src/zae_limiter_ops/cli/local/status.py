@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import time
 from collections.abc import Iterable
 from datetime import datetime
@@ -37,8 +36,8 @@ def show_status(ctx: click.Context, output: str) -> None:
     Example:
       zae-limiter local status
 
-    JSON: state (running, not answering, ended or stopped), engine, image, version, url, port,
-    pid, container, started_at, answers_in_ms, stacks, data, log.
+    JSON: state (running, not answering, ended or stopped), engine, version, url, port, pid,
+    started_at, answers_in_ms, stacks, data, log.
     """
     from zae_limiter_ops.local.service import LocalService
     from zae_limiter_ops.local.status import describe
@@ -53,18 +52,16 @@ def show_status(ctx: click.Context, output: str) -> None:
     else:
         print_fields(status_fields(data))
         if found.state == "ended":
-            _explain_end(service, found.record)
+            _explain_end(service)
     ctx.exit(DONE if found.state == "running" else FAILED)
 
 
 def status_fields(data: dict[str, Any]) -> list[tuple[str, object]]:
     """Return the fields of a status, for people."""
-    engine = " ".join(filter(None, (data["engine"], data["image"], data["version"])))
     answers = data["answers_in_ms"]
     since_s = time.time() - datetime.fromisoformat(data["started_at"]).timestamp()
-    process = f"process {data['pid']}" if data["pid"] else f"container {data['container']:.12}"
     return [
-        ("server", f"{engine}, {process}"),
+        ("server", f"{data['engine']} {data['version']}, process {data['pid']}"),
         ("state", data["state"] + (f", answers in {answers:g} ms" if answers is not None else "")),
         ("url", data["url"]),
         ("started", f"{format_duration(int(since_s))} ago" if since_s >= 1 else "just now"),
@@ -74,10 +71,8 @@ def status_fields(data: dict[str, Any]) -> list[tuple[str, object]]:
     ]
 
 
-def _explain_end(service: LocalService, record: ServerRecord | None) -> None:
+def _explain_end(service: LocalService) -> None:
     """Print the last lines of the log of a server that has ended by itself."""
-    if record is None or record.container is not None:
-        return
     from zae_limiter_ops.local.logs import last_lines
 
     for line in last_lines(service.log, LAST_LINES):
@@ -109,10 +104,7 @@ def print_logs(follow: bool, lines: int) -> None:
     service = LocalService()
     record = service.status().record
     try:
-        if record is not None and record.container is not None:
-            _print_container_log(record.container, lines, follow=follow)
-        else:
-            _print_log(service, record, lines, follow=follow)
+        _print_log(service, record, lines, follow=follow)
     except KeyboardInterrupt:
         raise Interrupted("while reading the log; the server goes on") from None
 
@@ -130,17 +122,6 @@ def _print_log(
     else:
         for line in logs.last_lines(service.log, lines):
             click.echo(line)
-
-
-def _print_container_log(container: str, lines: int, *, follow: bool) -> None:
-    from zae_limiter_ops.local.docker import DockerEngine
-
-    command = DockerEngine().logs_command(container, lines, follow=follow)
-    code = subprocess.run(command, stdin=subprocess.DEVNULL, check=False).returncode
-    if code:
-        raise click.ClickException(
-            f"'docker logs' failed with exit code {code}; see its output above"
-        )
 
 
 @click.command("env")
