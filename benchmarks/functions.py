@@ -30,7 +30,7 @@ from rich.table import Table
 from benchmarks.verdict import Verdict
 from tests.support.dynamodb.streams import bucket_record
 from tests.support.dynamodb.usage_rows import bucket_with_hours
-from zae_limiter.dynamodb.items.keys import BucketId
+from zae_limiter.items.stored.keys import BucketId
 from zae_limiter_aggregator.processor import Processor
 from zae_limiter_aggregator.report import Log
 from zae_limiter_ops.infra.packages import FunctionPackage, aggregator_package, provisioner_package

@@ -30,7 +30,7 @@ from proof.harness.processes import Worker
 from proof.harness.stores import STACK, Store, can_mount
 from tests.support.dynamodb.faults import Kind
 from zae_limiter._sync.engines.dynamodb.client import DynamoClient
-from zae_limiter.dynamodb.items.attributes import Item
+from zae_limiter.items.stored.attributes import Item
 from zae_limiter.transport.errors import ConditionFailed
 
 LATER = "requests twice, a second later"

@@ -41,7 +41,7 @@ from zae_limiter import (
     Repository,
     ValidationError,
 )
-from zae_limiter.dynamodb.items.bucket import BucketId
+from zae_limiter.items.stored.bucket import BucketId
 from zae_limiter.transport.calls import Deadline
 
 PAUSE_S = 0.004

@@ -22,7 +22,7 @@ from proof.model.delivery import Faults, Heard, Way, ways
 from proof.model.quota import Held, Item, Planned, Wish, Write, at_ms, units
 from proof.model.search import Search
 from zae_limiter.admission.windows import window_of
-from zae_limiter.dynamodb.buckets.planning import ReadFirst
+from zae_limiter.items.buckets.planning import ReadFirst
 
 IDLE, WAITING = "idle", "waiting"
 

@@ -1,6 +1,6 @@
 """The world of the holds: one bucket with one quota, and the writes that the library plans for it.
 
-Every write is planned by ``zae_limiter.dynamodb.buckets.planning``, on the item as a client has
+Every write is planned by ``zae_limiter.items.buckets.planning``, on the item as a client has
 seen it. The model has the store, which checks the conditions of a write and carries it out. A
 moment is a second. A hold lives for two of them, unless it is renewed.
 """
@@ -26,12 +26,12 @@ from zae_limiter.admission.quotas import (
 from zae_limiter.admission.shards.pressure import Pressure
 from zae_limiter.admission.shards.tree import WHOLE
 from zae_limiter.admission.windows import HoldName, QuotaState, end_ms, start_ms
-from zae_limiter.dynamodb.buckets.cache import CachedBucket, FreshBucket
-from zae_limiter.dynamodb.buckets.changes import BucketChange
-from zae_limiter.dynamodb.buckets.planning import ReadFirst, plan
-from zae_limiter.dynamodb.buckets.writes import PlannedWrite, WriteContext
-from zae_limiter.dynamodb.items.bucket import BucketId, EntityLink, StoredBucket
-from zae_limiter.dynamodb.items.usage.hours import HourState
+from zae_limiter.items.buckets.cache import CachedBucket, FreshBucket
+from zae_limiter.items.buckets.changes import BucketChange
+from zae_limiter.items.buckets.planning import ReadFirst, plan
+from zae_limiter.items.buckets.writes import PlannedWrite, WriteContext
+from zae_limiter.items.stored.bucket import BucketId, EntityLink, StoredBucket
+from zae_limiter.items.stored.usage.hours import HourState
 from zae_limiter.models.timestamps import MILLI
 
 KEY, LIFE, DIGEST = "tokens", "life", "digest"

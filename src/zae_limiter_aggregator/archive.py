@@ -15,8 +15,8 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from zae_limiter.dynamodb.items import audit
-from zae_limiter.dynamodb.items.attributes import Item
+from zae_limiter.items.stored import audit
+from zae_limiter.items.stored.attributes import Item
 from zae_limiter.models.audit import AuditEvent
 from zae_limiter_aggregator.stream import ExpiredEvent
 

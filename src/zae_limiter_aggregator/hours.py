@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from zae_limiter.dynamodb.items.keys import ShardId
-from zae_limiter.dynamodb.items.usage import day_row, hours
-from zae_limiter.dynamodb.items.usage.day_row import OriginHour
+from zae_limiter.items.stored.keys import ShardId
+from zae_limiter.items.stored.usage import day_row, hours
+from zae_limiter.items.stored.usage.day_row import OriginHour
 from zae_limiter_aggregator.stream import ParsedBucketRecord
 
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from zae_limiter.dynamodb.foreign import decode_version_record
-from zae_limiter.dynamodb.items import keys
-from zae_limiter.dynamodb.version_record import refuse_newer_schema, usage_days_of
 from zae_limiter.exceptions import ZAELimiterError
+from zae_limiter.items.stored import keys
+from zae_limiter.items.version_record import refuse_newer_schema, usage_days_of
 from zae_limiter.naming import RESERVED_NAMESPACE, VERSION_RECORD
 from zae_limiter.transport.errors import ConditionFailed, Refused
 from zae_limiter_aggregator import stream

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 from zae_limiter import schema
 from zae_limiter.admission.usage import whole_amounts
-from zae_limiter.dynamodb.items.attributes import Item
-from zae_limiter.dynamodb.items.usage import hours
-from zae_limiter.dynamodb.items.usage.day_row import OriginHour
-from zae_limiter.dynamodb.items.usage.hours import HourState
+from zae_limiter.items.stored.attributes import Item
+from zae_limiter.items.stored.usage import hours
+from zae_limiter.items.stored.usage.day_row import OriginHour
+from zae_limiter.items.stored.usage.hours import HourState
 
 STATE = schema.sk_state()
 AUDIT_PREFIX = schema.sk_audit("")

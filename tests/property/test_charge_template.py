@@ -9,11 +9,11 @@ from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.moves import Move
 from zae_limiter.admission.shards.tree import Shard
 from zae_limiter.admission.tally import Tally
-from zae_limiter.dynamodb.items.bucket import StoredBucket
-from zae_limiter.dynamodb.items.bucket_updates import WriteTrailer
-from zae_limiter.dynamodb.items.charge_template import TemplatedCharge
-from zae_limiter.dynamodb.items.usage.clauses import HourCounts, HourForm
-from zae_limiter.dynamodb.items.usage.hours import HourState
+from zae_limiter.items.stored.bucket import StoredBucket
+from zae_limiter.items.stored.bucket_updates import WriteTrailer
+from zae_limiter.items.stored.charge_template import TemplatedCharge
+from zae_limiter.items.stored.usage.clauses import HourCounts, HourForm
+from zae_limiter.items.stored.usage.hours import HourState
 
 numbers = st.integers(-(10**30), 10**30)
 perhaps = st.none() | numbers

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 from tests.property.shard_strategies import trees
 from tests.unit.dynamodb.stored import BUCKET_ID, NOW_MS, item_of
 from zae_limiter.admission.shards.tree import UNKNOWN, WHOLE, is_whole, pairs
-from zae_limiter.dynamodb.buckets.cache import BucketCache
-from zae_limiter.dynamodb.items.bucket import decode
-from zae_limiter.dynamodb.sharding.known_shards import KnownShards
+from zae_limiter.items.buckets.cache import BucketCache
+from zae_limiter.items.sharding.known_shards import KnownShards
+from zae_limiter.items.stored.bucket import decode
 
 MOST = 16
 ENOUGH_LOOKS = 12  # as often as a client reads before it gives up

@@ -19,13 +19,13 @@ from zae_limiter.admission.quotas import QuotaHold, QuotaSettlement
 from zae_limiter.admission.rebase import full_bucket
 from zae_limiter.admission.shards.tree import WHOLE
 from zae_limiter.admission.windows import window_of
-from zae_limiter.dynamodb.buckets.cache import FreshBucket
-from zae_limiter.dynamodb.buckets.changes import BucketChange
-from zae_limiter.dynamodb.buckets.outcomes import Applied, outcomes_of_write
-from zae_limiter.dynamodb.buckets.planning import NothingToWrite, plan
-from zae_limiter.dynamodb.buckets.writes import WriteContext
-from zae_limiter.dynamodb.items.bucket import EntityLink, StoredBucket
-from zae_limiter.dynamodb.items.usage.hours import HourState
+from zae_limiter.items.buckets.cache import FreshBucket
+from zae_limiter.items.buckets.changes import BucketChange
+from zae_limiter.items.buckets.outcomes import Applied, outcomes_of_write
+from zae_limiter.items.buckets.planning import NothingToWrite, plan
+from zae_limiter.items.buckets.writes import WriteContext
+from zae_limiter.items.stored.bucket import EntityLink, StoredBucket
+from zae_limiter.items.stored.usage.hours import HourState
 
 IN_FORCE = InForce(
     (Limit.per_minute("rpm", 10), Limit.quota("tokens", 10, per="day")), ConfigSource.SYSTEM, 1

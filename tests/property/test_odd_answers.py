@@ -6,8 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from zae_limiter.dynamodb.items.bucket import decode
 from zae_limiter.exceptions import IncompatibleSchemaError, ZAELimiterError
+from zae_limiter.items.stored.bucket import decode
 from zae_limiter.transport.errors import (
     ConditionFailed,
     NoAnswer,

@@ -21,10 +21,10 @@ from zae_limiter.admission.reservation import (
 )
 from zae_limiter.admission.settle import settle
 from zae_limiter.admission.shards.tree import Shard
-from zae_limiter.dynamodb.buckets.changes import BucketChange, select, total_at
-from zae_limiter.dynamodb.buckets.outcomes import applied_outcomes
-from zae_limiter.dynamodb.items.bucket import StoredBucket
-from zae_limiter.dynamodb.items.usage.hours import HourState
+from zae_limiter.items.buckets.changes import BucketChange, select, total_at
+from zae_limiter.items.buckets.outcomes import applied_outcomes
+from zae_limiter.items.stored.bucket import StoredBucket
+from zae_limiter.items.stored.usage.hours import HourState
 from zae_limiter.models.config import ConfigSource
 from zae_limiter.models.limit import Limit
 from zae_limiter.models.status import LimitStatus

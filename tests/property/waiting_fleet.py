@@ -28,8 +28,8 @@ from zae_limiter.admission.reservation import (
     on_waking,
 )
 from zae_limiter.admission.shards.tree import WHOLE, Shard
-from zae_limiter.dynamodb.buckets.changes import BucketChange, select, total_at
-from zae_limiter.dynamodb.buckets.outcomes import applied_outcomes
+from zae_limiter.items.buckets.changes import BucketChange, select, total_at
+from zae_limiter.items.buckets.outcomes import applied_outcomes
 from zae_limiter.models.config import ConfigSource
 from zae_limiter.models.limit import Limit
 from zae_limiter.waiting.line import Sleeper, WaitingLine

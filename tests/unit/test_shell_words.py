@@ -9,8 +9,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import zae_limiter
-from zae_limiter.dynamodb.version_record import check_version_record
 from zae_limiter.exceptions import IncompatibleSchemaError
+from zae_limiter.items.version_record import check_version_record
 from zae_limiter.shell_words import command_line, quoted
 
 PACKAGES = ("zae_limiter", "zae_limiter_ops", "zae_limiter_lab", "zae_limiter_provisioner")

@@ -7,8 +7,8 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from zae_limiter.dynamodb.counters import Counters
 from zae_limiter.exceptions import InfrastructureError
+from zae_limiter.items.counters import Counters
 from zae_limiter.transport.calls import InFlightCall, InFlightCalls
 
 EVERY_S = 0.0007

@@ -27,8 +27,8 @@ from zae_limiter.admission.shards.pressure import has_useful_halves
 from zae_limiter.admission.shards.split_merge import merge, split
 from zae_limiter.admission.shards.tree import Shard, of_shard
 from zae_limiter.admission.slots import SlotHold, SlotLedger, retry_after_s, swept
-from zae_limiter.dynamodb.items import bucket as stored
-from zae_limiter.dynamodb.items.usage.hours import limit_index_of
+from zae_limiter.items.stored import bucket as stored
+from zae_limiter.items.stored.usage.hours import limit_index_of
 from zae_limiter.models.config import ConfigSource
 from zae_limiter.models.status import LimitStatus
 from zae_limiter.testing import FakeClock

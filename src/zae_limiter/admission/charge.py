@@ -1,6 +1,6 @@
 """Decide a charge on an embedded engine, and describe limits for every engine.
 
-DynamoDB plans its writes in ``dynamodb/buckets/planning.py``; both ask ``fit.fits``.
+DynamoDB plans its writes in ``items/buckets/planning.py``; both ask ``fit.fits``.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Everything of the DynamoDB engine that needs no call: the table, and each decision."""
+"""What only DynamoDB has, without its calls: the table, and tables of other programs."""

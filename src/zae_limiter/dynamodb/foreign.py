@@ -11,9 +11,9 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from zae_limiter.dynamodb.items.attributes import DOCUMENT, Item, Value, decode_document
-from zae_limiter.dynamodb.items.configs import PURGING
 from zae_limiter.exceptions import ForeignTableError, RateLimiterUnavailable
+from zae_limiter.items.stored.attributes import DOCUMENT, Item, Value, decode_document
+from zae_limiter.items.stored.configs import PURGING
 
 # Forms of a table that ``limits export --from-table`` reads.
 COMPOSITE = "composite"  # {ns}/RESOURCE#gpt-4 #CONFIG: all limits of a level in one item

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from zae_limiter.dynamodb.items.attributes import Item
-from zae_limiter.dynamodb.items.update_expression import UpdateExpression
+from zae_limiter.items.stored.attributes import Item
+from zae_limiter.items.stored.update_expression import UpdateExpression
 
 Rewrite = Callable[[Item], list[UpdateExpression]]
 

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from zae_limiter._version import __version__, is_older
-from zae_limiter.dynamodb.version_record import (
+from zae_limiter.exceptions import VersionMismatchError
+from zae_limiter.items.version_record import (
     AUDIT_DAYS,
     DEFAULT_USAGE_DAYS,
     SCHEMA_VERSION,
     USAGE_DAYS,
     how_to_migrate,
 )
-from zae_limiter.exceptions import VersionMismatchError
 from zae_limiter.naming import check_stack_name
 
 FIRST_VERSION = 1

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from zae_limiter._version import __version__
-from zae_limiter.dynamodb import table, version_record
+from zae_limiter.dynamodb import table
+from zae_limiter.items import version_record
 from zae_limiter_ops.infra import access, aggregator, parameters, provisioner
 
 DESCRIPTION = "zae-limiter: rate limits in DynamoDB"

@@ -23,8 +23,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from zae_limiter.dynamodb.foreign import COMPOSITE, PER_LIMIT
-from zae_limiter.dynamodb.items.attributes import Item, Value
 from zae_limiter.exceptions import ValidationError
+from zae_limiter.items.stored.attributes import Item, Value
 from zae_limiter.models.config import ConfigLevel, LevelConfig, OnUnavailable
 from zae_limiter.models.entity import Entity
 from zae_limiter.models.limit import Limit, check_limits

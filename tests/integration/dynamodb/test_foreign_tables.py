@@ -20,7 +20,7 @@ from zae_limiter import (
 )
 from zae_limiter._sync.engines.dynamodb.client import DynamoClient
 from zae_limiter.dynamodb.foreign import is_ours
-from zae_limiter.dynamodb.version_record import SCHEMA_VERSION
+from zae_limiter.items.version_record import SCHEMA_VERSION
 
 # The content of a table, and what the error says about it.
 FOREIGN = {

@@ -19,7 +19,7 @@ from zae_limiter import (
     SyncRepository,
     ValidationError,
 )
-from zae_limiter.dynamodb.version_record import SCHEMA_VERSION
+from zae_limiter.items.version_record import SCHEMA_VERSION
 from zae_limiter.testing import FakeClock
 
 LIMITS = [Limit.per_minute("rpm", 10)]

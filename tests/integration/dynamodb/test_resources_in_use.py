@@ -8,12 +8,12 @@ from tests.integration.dynamodb.ports.world import Raw
 from tests.support.dynamodb.tables import empty_table, store_url
 from tests.support.dynamodb.world import written_later
 from zae_limiter import Limit, RateLimiter, Repository, SyncRateLimiter, SyncRepository
-from zae_limiter._async.engines.dynamodb.buckets import resources_in_use as module
 from zae_limiter._async.engines.dynamodb.client import DynamoClient
-from zae_limiter._async.engines.dynamodb.later_writes import LaterWrites
+from zae_limiter._async.engines.items.buckets import resources_in_use as module
+from zae_limiter._async.engines.items.later_writes import LaterWrites
 from zae_limiter.concurrency.parallel import Parallel
-from zae_limiter.dynamodb.items import keys
-from zae_limiter.dynamodb.items.attributes import n
+from zae_limiter.items.stored import keys
+from zae_limiter.items.stored.attributes import n
 from zae_limiter.testing import FakeClock
 
 LIMITS = [Limit.per_minute("rpm", 100)]

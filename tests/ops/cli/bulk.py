@@ -9,8 +9,8 @@ from tests.support.dynamodb import DynamoServer
 from tests.support.dynamodb.tables import store_url
 from zae_limiter import Limit, SyncRateLimiter, SyncRepository
 from zae_limiter._sync.engines.dynamodb.client import DynamoClient
-from zae_limiter.dynamodb.items import bucket, config_writes, entities, keys
 from zae_limiter.dynamodb.table import create_request
+from zae_limiter.items.stored import bucket, config_writes, entities, keys
 from zae_limiter.models.config import ConfigLevel, LevelConfig
 from zae_limiter.models.entity import Entity
 

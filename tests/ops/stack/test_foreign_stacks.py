@@ -4,7 +4,7 @@ import pytest
 
 from tests.support.dynamodb import other_forms as forms
 from zae_limiter import ForeignTableError, SyncRepository
-from zae_limiter.dynamodb.version_record import SCHEMA_VERSION
+from zae_limiter.items.version_record import SCHEMA_VERSION
 from zae_limiter.models.stack import StackOptions
 from zae_limiter_ops._sync.infra.stack_manager import SyncStackManager
 

@@ -12,8 +12,8 @@ from tests.support.dynamodb.shared import shared_endpoint
 from zae_limiter import InfrastructureNotFoundError
 from zae_limiter._sync.engines.dynamodb.client import DynamoClient
 from zae_limiter._sync.engines.dynamodb.provisioning import make_table, remove_table
-from zae_limiter.dynamodb.items.system import encode_document
 from zae_limiter.dynamodb.table import new_version_record
+from zae_limiter.items.stored.system import encode_document
 from zae_limiter.naming import RESERVED_NAMESPACE, VERSION_RECORD
 
 MOST_EMPTIED = 300  # items; to make another table is faster then

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 from tests.support.dynamodb.world import written_later
 from zae_limiter import Limit, RateLimiter, Repository
 from zae_limiter.admission.shards.tree import Shard
-from zae_limiter.dynamodb.items.bucket import BucketId
+from zae_limiter.items.stored.bucket import BucketId
 from zae_limiter.models.timestamps import iso_from_ms, ms_from_iso
 from zae_limiter.testing import FakeClock
 from zae_limiter.transport.calls import Deadline

@@ -2,11 +2,11 @@
 
 import re
 
-from zae_limiter.dynamodb.items import bucket
-from zae_limiter.dynamodb.items.attributes import n, s
-from zae_limiter.dynamodb.items.keys import BucketId
-from zae_limiter.dynamodb.items.usage import day_row
-from zae_limiter.dynamodb.items.usage.day_row import OriginHour
+from zae_limiter.items.stored import bucket
+from zae_limiter.items.stored.attributes import n, s
+from zae_limiter.items.stored.keys import BucketId
+from zae_limiter.items.stored.usage import day_row
+from zae_limiter.items.stored.usage.day_row import OriginHour
 
 TEST_ORIGIN = "test"
 _SET = re.compile(r"(#\w+)=(?:if_not_exists\(#\w+,)?(:\w+)")

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from zae_limiter.dynamodb.items import audit
+from zae_limiter.items.stored import audit
 from zae_limiter.models.audit import AuditEvent
 from zae_limiter_aggregator.archive import archive_objects
 from zae_limiter_aggregator.stream import ExpiredEvent

@@ -10,10 +10,10 @@ from tests.support.dynamodb import other_forms
 from tests.support.dynamodb.streams import bucket_record, removal_record
 from tests.support.dynamodb.usage_rows import bucket_with_hours
 from tests.unit.aggregator.test_archive import expired
-from zae_limiter.dynamodb.items import keys, system
-from zae_limiter.dynamodb.items.bucket import BucketId
-from zae_limiter.dynamodb.items.usage import day_row, hours
 from zae_limiter.exceptions import RateLimiterUnavailable
+from zae_limiter.items.stored import keys, system
+from zae_limiter.items.stored.bucket import BucketId
+from zae_limiter.items.stored.usage import day_row, hours
 from zae_limiter.transport.errors import ConditionFailed, Denied, Refused, ServerFault, Throttled
 from zae_limiter_aggregator.processor import Processor
 from zae_limiter_aggregator.report import Log

@@ -4,9 +4,9 @@ import pytest
 
 from tests.support.dynamodb.streams import TTL_IDENTITY, bucket_record, removal_record
 from tests.support.dynamodb.usage_rows import bucket_with_hours
-from zae_limiter.dynamodb.items import audit
-from zae_limiter.dynamodb.items.bucket import BucketId
-from zae_limiter.dynamodb.items.usage.day_row import OriginHour
+from zae_limiter.items.stored import audit
+from zae_limiter.items.stored.bucket import BucketId
+from zae_limiter.items.stored.usage.day_row import OriginHour
 from zae_limiter.models.audit import AuditEvent
 from zae_limiter_aggregator import ConsumptionDelta, ParsedBucketLimit, ParsedBucketRecord
 from zae_limiter_aggregator.stream import ExpiredEvent, MalformedRecord, parse, sequence_number

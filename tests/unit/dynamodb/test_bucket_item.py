@@ -5,9 +5,9 @@ import pytest
 from tests.unit.dynamodb.stored import NOW_MS, bucket_of, item_of
 from zae_limiter.admission.image import HOUR_MS
 from zae_limiter.admission.shards.tree import WHOLE, Shard
-from zae_limiter.dynamodb.items import bucket as bucket_item
-from zae_limiter.dynamodb.items.attributes import n, s
 from zae_limiter.exceptions import ZAELimiterError
+from zae_limiter.items.stored import bucket as bucket_item
+from zae_limiter.items.stored.attributes import n, s
 
 
 @pytest.mark.parametrize("shard", [WHOLE, Shard(1, 4)])

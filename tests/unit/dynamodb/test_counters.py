@@ -2,7 +2,7 @@
 
 import threading
 
-from zae_limiter.dynamodb.counters import Counters
+from zae_limiter.items.counters import Counters
 
 
 def test_every_charge_was_granted_rejected_or_failed():

@@ -1,7 +1,7 @@
 """What a deletion takes at once."""
 
-from zae_limiter.dynamodb.items import keys
-from zae_limiter.dynamodb.items.entity_items import EntityItems
+from zae_limiter.items.stored import keys
+from zae_limiter.items.stored.entity_items import EntityItems
 
 
 def entity_items(limits, buckets, meta=None):

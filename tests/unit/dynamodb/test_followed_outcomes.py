@@ -8,8 +8,8 @@ from tests.unit.dynamodb.stored import IN_FORCE, NOW_MS, bucket_of
 from zae_limiter import ConfigSource, Limit
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.shards.tree import Shard
-from zae_limiter.dynamodb.buckets.changes import BucketChange
-from zae_limiter.dynamodb.buckets.outcomes import Applied, Rejected, outcomes_behind_others
+from zae_limiter.items.buckets.changes import BucketChange
+from zae_limiter.items.buckets.outcomes import Applied, Rejected, outcomes_behind_others
 from zae_limiter.transport.errors import NoAnswer
 
 OTHERS = InForce((Limit.per_minute("rpm", 99),), ConfigSource.SYSTEM, 1)

@@ -2,9 +2,9 @@
 
 from zae_limiter.admission.quotas import HoldWrite
 from zae_limiter.admission.windows import HoldName
-from zae_limiter.dynamodb.items import bucket as stored
-from zae_limiter.dynamodb.items.bucket_updates import write_holds
-from zae_limiter.dynamodb.items.update_expression import UpdateExpression
+from zae_limiter.items.stored import bucket as stored
+from zae_limiter.items.stored.bucket_updates import write_holds
+from zae_limiter.items.stored.update_expression import UpdateExpression
 
 KEY = stored.key("ns", "user", "api", 0)
 SWEPT, SETTLED = HoldName(5, 60), HoldName(5, 90)

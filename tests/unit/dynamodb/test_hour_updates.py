@@ -13,15 +13,15 @@ from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.rebase import rebase
 from zae_limiter.admission.shards.tree import Shard
 from zae_limiter.admission.tally import Tally
-from zae_limiter.dynamodb.buckets import writes
-from zae_limiter.dynamodb.buckets.cache import CachedBucket, FreshBucket
-from zae_limiter.dynamodb.buckets.changes import BucketChange
-from zae_limiter.dynamodb.buckets.planning import plan
-from zae_limiter.dynamodb.buckets.writes import WriteContext
-from zae_limiter.dynamodb.items import bucket as bucket_item
-from zae_limiter.dynamodb.items import removal
-from zae_limiter.dynamodb.items.attributes import n, s
-from zae_limiter.dynamodb.items.bucket import EntityLink
+from zae_limiter.items.buckets import writes
+from zae_limiter.items.buckets.cache import CachedBucket, FreshBucket
+from zae_limiter.items.buckets.changes import BucketChange
+from zae_limiter.items.buckets.planning import plan
+from zae_limiter.items.buckets.writes import WriteContext
+from zae_limiter.items.stored import bucket as bucket_item
+from zae_limiter.items.stored import removal
+from zae_limiter.items.stored.attributes import n, s
+from zae_limiter.items.stored.bucket import EntityLink
 
 HOUR = NOW_MS // HOUR_MS
 SHARD_ID = BUCKET_ID.shard(0)

@@ -6,9 +6,9 @@ from collections import Counter
 import pytest
 
 from zae_limiter import schema
-from zae_limiter.dynamodb.items import bucket, keys
-from zae_limiter.dynamodb.items.keys import BucketId
-from zae_limiter.dynamodb.items.usage import day_row
+from zae_limiter.items.stored import bucket, keys
+from zae_limiter.items.stored.keys import BucketId
+from zae_limiter.items.stored.usage import day_row
 
 NS, RESOURCE, DAY = "TZpe9J1Nb1c", "gpt-4", 20_454
 ACTIVE = 1_000_000

@@ -3,10 +3,10 @@
 import pytest
 
 from zae_limiter.admission.tally import Tally
-from zae_limiter.dynamodb.items.attributes import n, s
-from zae_limiter.dynamodb.items.usage import hours
-from zae_limiter.dynamodb.items.usage.day_row import OriginHour
 from zae_limiter.exceptions import IncompatibleSchemaError
+from zae_limiter.items.stored.attributes import n, s
+from zae_limiter.items.stored.usage import hours
+from zae_limiter.items.stored.usage.day_row import OriginHour
 
 KEY = {"PK": s("ns/BUCKET#user#api#2"), "SK": s("#STATE")}
 

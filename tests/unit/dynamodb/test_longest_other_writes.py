@@ -8,14 +8,14 @@ import pytest
 from tests.support.aws_rules.rules import violations
 from tests.unit.dynamodb.stored import BUCKET_ID, NOW_MS
 from zae_limiter import Limit, OnUnavailable
-from zae_limiter._async.engines.dynamodb.entities import MAX_ITEMS
-from zae_limiter.dynamodb.items import config_writes, configs, entity_items, keys
-from zae_limiter.dynamodb.items import transact_items as actions
-from zae_limiter.dynamodb.items.attributes import n
-from zae_limiter.dynamodb.items.batches import BatchPlan
-from zae_limiter.dynamodb.items.entity_items import EntityItems
-from zae_limiter.dynamodb.items.usage import day_row
-from zae_limiter.dynamodb.items.usage.day_row import OriginHour
+from zae_limiter._async.engines.items.entities import MAX_ITEMS
+from zae_limiter.items.stored import config_writes, configs, entity_items, keys
+from zae_limiter.items.stored import transact_items as actions
+from zae_limiter.items.stored.attributes import n
+from zae_limiter.items.stored.batches import BatchPlan
+from zae_limiter.items.stored.entity_items import EntityItems
+from zae_limiter.items.stored.usage import day_row
+from zae_limiter.items.stored.usage.day_row import OriginHour
 from zae_limiter.models.batch import MAX_CHANGES, ConfigBatch, LevelChange
 from zae_limiter.models.config import ConfigLevel, LevelConfig
 from zae_limiter.models.limit import MAX_LIMITS

@@ -12,9 +12,9 @@ from tests.support.aws_rules.rules import MAX_EXPRESSION_BYTES, MAX_OPERATORS
 from tests.unit.dynamodb.stored import BUCKET_ID, NOW_MS
 from tests.unit.dynamodb.test_longest_writes import LINK, actions_of, measured, moments
 from zae_limiter import ConfigSource, Limit, ValidationError
-from zae_limiter._sync.engines.dynamodb.manual_refill import RefilledShard
-from zae_limiter._sync.engines.dynamodb.manual_refill import _update as refill
-from zae_limiter._sync.engines.dynamodb.sharding.shard_reader import ReadShard
+from zae_limiter._sync.engines.items.manual_refill import RefilledShard
+from zae_limiter._sync.engines.items.manual_refill import _update as refill
+from zae_limiter._sync.engines.items.sharding.shard_reader import ReadShard
 from zae_limiter.admission.image import HOUR_MS, Rate
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.moves import top_up_move
@@ -24,16 +24,16 @@ from zae_limiter.admission.settle import reset_moves, reset_quotas, top_up_quota
 from zae_limiter.admission.tally import Tally
 from zae_limiter.admission.thresholds import Mark
 from zae_limiter.admission.windows import HoldName, balance_in
-from zae_limiter.dynamodb.buckets import writes
-from zae_limiter.dynamodb.buckets.cache import FreshBucket
-from zae_limiter.dynamodb.buckets.changes import BucketChange
-from zae_limiter.dynamodb.buckets.pauses import new_bucket
-from zae_limiter.dynamodb.buckets.planning import plan
-from zae_limiter.dynamodb.buckets.writes import WriteContext
-from zae_limiter.dynamodb.items import bucket as stored
-from zae_limiter.dynamodb.items import transact_items as actions
-from zae_limiter.dynamodb.items.attributes import n, s
-from zae_limiter.dynamodb.items.bucket_updates import mark_write
+from zae_limiter.items.buckets import writes
+from zae_limiter.items.buckets.cache import FreshBucket
+from zae_limiter.items.buckets.changes import BucketChange
+from zae_limiter.items.buckets.pauses import new_bucket
+from zae_limiter.items.buckets.planning import plan
+from zae_limiter.items.buckets.writes import WriteContext
+from zae_limiter.items.stored import bucket as stored
+from zae_limiter.items.stored import transact_items as actions
+from zae_limiter.items.stored.attributes import n, s
+from zae_limiter.items.stored.bucket_updates import mark_write
 from zae_limiter.models.limit import CONCURRENT_PLACES, MAX_LIMITS, QUOTA_PLACES, FirstUse
 
 HOUR, DAY_MS = NOW_MS // HOUR_MS, 86_400_000

@@ -22,21 +22,21 @@ from zae_limiter.admission.shards.spreading import repayment, taking
 from zae_limiter.admission.shards.tree import Shard
 from zae_limiter.admission.slots import STEPS, SlotHold
 from zae_limiter.admission.tally import Tally
-from zae_limiter.dynamodb.buckets import pauses, writes
-from zae_limiter.dynamodb.buckets.cache import NEVER_SEEN, FreshBucket
-from zae_limiter.dynamodb.buckets.changes import BucketChange, total
-from zae_limiter.dynamodb.buckets.planned_slots import PlannedSlots
-from zae_limiter.dynamodb.buckets.planning import plan
-from zae_limiter.dynamodb.buckets.writes import PlannedWrite, WriteContext
-from zae_limiter.dynamodb.items import bucket as stored
-from zae_limiter.dynamodb.items import bucket_updates
-from zae_limiter.dynamodb.items import transact_items as actions
-from zae_limiter.dynamodb.items.attributes import n, s
-from zae_limiter.dynamodb.items.bucket import EntityLink
-from zae_limiter.dynamodb.items.bucket_updates import WriteTrailer, bucket_update
-from zae_limiter.dynamodb.items.usage import hours
-from zae_limiter.dynamodb.sharding import transactions
-from zae_limiter.dynamodb.sharding.transactions import ShardMoves
+from zae_limiter.items.buckets import pauses, writes
+from zae_limiter.items.buckets.cache import NEVER_SEEN, FreshBucket
+from zae_limiter.items.buckets.changes import BucketChange, total
+from zae_limiter.items.buckets.planned_slots import PlannedSlots
+from zae_limiter.items.buckets.planning import plan
+from zae_limiter.items.buckets.writes import PlannedWrite, WriteContext
+from zae_limiter.items.sharding import transactions
+from zae_limiter.items.sharding.transactions import ShardMoves
+from zae_limiter.items.stored import bucket as stored
+from zae_limiter.items.stored import bucket_updates
+from zae_limiter.items.stored import transact_items as actions
+from zae_limiter.items.stored.attributes import n, s
+from zae_limiter.items.stored.bucket import EntityLink
+from zae_limiter.items.stored.bucket_updates import WriteTrailer, bucket_update
+from zae_limiter.items.stored.usage import hours
 from zae_limiter.models.limit import CONCURRENT_PLACES, MAX_LIMITS
 
 HOUR = NOW_MS // HOUR_MS

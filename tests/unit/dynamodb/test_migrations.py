@@ -1,7 +1,8 @@
 """Which migrations a table needs, and what its version record says meanwhile."""
 
-from zae_limiter.dynamodb import table, version_record
+from zae_limiter.dynamodb import table
 from zae_limiter.dynamodb.migrations import MIGRATIONS, Migration, pending
+from zae_limiter.items import version_record
 
 STEPS = [Migration(version, "", lambda item: []) for version in (2, 3, 4)]
 

@@ -10,17 +10,17 @@ from zae_limiter.admission.rebase import full_bucket
 from zae_limiter.admission.shards.spreading import gather
 from zae_limiter.admission.shards.tree import Shard
 from zae_limiter.clock import Deadline
-from zae_limiter.dynamodb.buckets.cache import BucketCache, CachedBucket, FreshBucket
-from zae_limiter.dynamodb.buckets.changes import BucketChange, select
-from zae_limiter.dynamodb.buckets.outcomes import Rejected
-from zae_limiter.dynamodb.buckets.pauses import pause_write
-from zae_limiter.dynamodb.buckets.pending import PendingChange
-from zae_limiter.dynamodb.buckets.planning import READ_FIRST, NothingToWrite, plan
-from zae_limiter.dynamodb.buckets.writes import WriteContext
-from zae_limiter.dynamodb.counters import Counters
-from zae_limiter.dynamodb.items.bucket import EntityLink, StoredBucket, paused_digest
-from zae_limiter.dynamodb.items.usage.hours import HourState
-from zae_limiter.dynamodb.rejection_cache import RejectionCache
+from zae_limiter.items.buckets.cache import BucketCache, CachedBucket, FreshBucket
+from zae_limiter.items.buckets.changes import BucketChange, select
+from zae_limiter.items.buckets.outcomes import Rejected
+from zae_limiter.items.buckets.pauses import pause_write
+from zae_limiter.items.buckets.pending import PendingChange
+from zae_limiter.items.buckets.planning import READ_FIRST, NothingToWrite, plan
+from zae_limiter.items.buckets.writes import WriteContext
+from zae_limiter.items.counters import Counters
+from zae_limiter.items.rejection_cache import RejectionCache
+from zae_limiter.items.stored.bucket import EntityLink, StoredBucket, paused_digest
+from zae_limiter.items.stored.usage.hours import HourState
 from zae_limiter.models.config import ConfigSource
 from zae_limiter.models.limit import Limit
 

@@ -7,12 +7,12 @@ from zae_limiter.admission.image import HOUR_MS, Rate
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.quotas import QuotaHold, QuotaSettlement
 from zae_limiter.admission.rebase import full_limit
-from zae_limiter.dynamodb.buckets.cache import FreshBucket
-from zae_limiter.dynamodb.buckets.changes import BucketChange
-from zae_limiter.dynamodb.buckets.planning import plan
-from zae_limiter.dynamodb.buckets.writes import WriteContext
-from zae_limiter.dynamodb.items import bucket as stored
-from zae_limiter.dynamodb.items.attributes import n, s
+from zae_limiter.items.buckets.cache import FreshBucket
+from zae_limiter.items.buckets.changes import BucketChange
+from zae_limiter.items.buckets.planning import plan
+from zae_limiter.items.buckets.writes import WriteContext
+from zae_limiter.items.stored import bucket as stored
+from zae_limiter.items.stored.attributes import n, s
 
 DAY_MS = 86_400_000
 DAILY = Limit.quota("tokens", 1000, per="day")

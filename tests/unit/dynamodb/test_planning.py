@@ -8,13 +8,13 @@ from tests.unit.dynamodb.stored import BUCKET_ID, IN_FORCE, NOW_MS
 from zae_limiter.admission.rebase import full_bucket
 from zae_limiter.admission.shards.pressure import observed
 from zae_limiter.admission.shards.tree import Shard
-from zae_limiter.dynamodb.buckets import planning
-from zae_limiter.dynamodb.buckets.cache import CachedBucket, FreshBucket
-from zae_limiter.dynamodb.buckets.changes import BucketChange
-from zae_limiter.dynamodb.buckets.planning import NothingToWrite, plan
-from zae_limiter.dynamodb.buckets.writes import WriteContext
-from zae_limiter.dynamodb.items.bucket import EntityLink, StoredBucket
-from zae_limiter.dynamodb.items.usage.hours import HourState
+from zae_limiter.items.buckets import planning
+from zae_limiter.items.buckets.cache import CachedBucket, FreshBucket
+from zae_limiter.items.buckets.changes import BucketChange
+from zae_limiter.items.buckets.planning import NothingToWrite, plan
+from zae_limiter.items.buckets.writes import WriteContext
+from zae_limiter.items.stored.bucket import EntityLink, StoredBucket
+from zae_limiter.items.stored.usage.hours import HourState
 
 SHARD = Shard(0, 2)
 WHOLE_RATES = dict(zip(IN_FORCE.keys, IN_FORCE.rates, strict=True))

@@ -1,5 +1,5 @@
 from zae_limiter._sync.engines.dynamodb.requests import FIRST_PAUSE_S, BoundedBackoff
-from zae_limiter.dynamodb.recent_changes import MAX_NAMESPACES, RecentChanges
+from zae_limiter.items.recent_changes import MAX_NAMESPACES, RecentChanges
 from zae_limiter.transport.calls import Deadline
 
 

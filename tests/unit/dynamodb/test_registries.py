@@ -1,5 +1,5 @@
-from zae_limiter.dynamodb.items import keys, registries
-from zae_limiter.dynamodb.items.attributes import n
+from zae_limiter.items.stored import keys, registries
+from zae_limiter.items.stored.attributes import n
 
 KEY = keys.entity_config_resources("ns")
 

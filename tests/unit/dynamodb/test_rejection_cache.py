@@ -6,14 +6,14 @@ from zae_limiter import Limit
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.rebase import full_bucket
 from zae_limiter.clock import Deadline
-from zae_limiter.dynamodb.buckets.cache import BucketCache
-from zae_limiter.dynamodb.buckets.changes import BucketChange
-from zae_limiter.dynamodb.buckets.outcomes import Rejected
-from zae_limiter.dynamodb.buckets.pending import PendingChange
-from zae_limiter.dynamodb.counters import Counters
-from zae_limiter.dynamodb.items.bucket import BucketId, StoredBucket
-from zae_limiter.dynamodb.items.usage.hours import HourState
-from zae_limiter.dynamodb.rejection_cache import Prospect, RejectionCache
+from zae_limiter.items.buckets.cache import BucketCache
+from zae_limiter.items.buckets.changes import BucketChange
+from zae_limiter.items.buckets.outcomes import Rejected
+from zae_limiter.items.buckets.pending import PendingChange
+from zae_limiter.items.counters import Counters
+from zae_limiter.items.rejection_cache import Prospect, RejectionCache
+from zae_limiter.items.stored.bucket import BucketId, StoredBucket
+from zae_limiter.items.stored.usage.hours import HourState
 from zae_limiter.models.config import ConfigSource
 
 NOW_MS = 1_800_000_000_000

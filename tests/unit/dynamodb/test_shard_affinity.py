@@ -9,9 +9,9 @@ import pytest
 from tests.unit.dynamodb.stored import BUCKET_ID, IN_FORCE, NOW_MS
 from zae_limiter.admission.rebase import full_bucket
 from zae_limiter.admission.shards.tree import Shard
-from zae_limiter.dynamodb.buckets.changes import BucketChange
-from zae_limiter.dynamodb.items.bucket import BucketId
-from zae_limiter.dynamodb.sharding.affinity import STAY_S, ShardAffinity
+from zae_limiter.items.buckets.changes import BucketChange
+from zae_limiter.items.sharding.affinity import STAY_S, ShardAffinity
+from zae_limiter.items.stored.bucket import BucketId
 
 QUARTERS = [Shard(number, 4) for number in range(4)]
 SHARE = 25_000

@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.dynamodb.stored import BUCKET_ID
 from zae_limiter.concurrency.waiter import AWaiter, Waiter
-from zae_limiter.dynamodb.sharding.shared_reads import SharedReads
+from zae_limiter.items.sharding.shared_reads import SharedReads
 
 OTHER = ("ns", "other", "api")
 

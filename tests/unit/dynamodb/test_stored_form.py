@@ -9,18 +9,18 @@ from hypothesis import strategies as st
 from tests.support.dynamodb.usage_rows import updated
 from zae_limiter.admission.tally import Refusals, Tally
 from zae_limiter.admission.usage import WindowUsage
-from zae_limiter.dynamodb.items import (
+from zae_limiter.exceptions import RateLimiterUnavailable
+from zae_limiter.items.stored import (
     audit,
     config_writes,
     configs,
     entities,
     system,
 )
-from zae_limiter.dynamodb.items.attributes import decode_document, n, s
-from zae_limiter.dynamodb.items.bucket import BucketId, ShardId
-from zae_limiter.dynamodb.items.usage import day_row
-from zae_limiter.dynamodb.items.usage import hours as item_hours
-from zae_limiter.exceptions import RateLimiterUnavailable
+from zae_limiter.items.stored.attributes import decode_document, n, s
+from zae_limiter.items.stored.bucket import BucketId, ShardId
+from zae_limiter.items.stored.usage import day_row
+from zae_limiter.items.stored.usage import hours as item_hours
 from zae_limiter.models.audit import AuditEvent
 from zae_limiter.models.config import ConfigLevel, LevelConfig, OnUnavailable
 from zae_limiter.models.entity import Entity, Namespace

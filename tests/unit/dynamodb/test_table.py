@@ -10,8 +10,8 @@ from zae_limiter.dynamodb.table import (
     table_name,
     ttl_request,
 )
-from zae_limiter.dynamodb.version_record import SCHEMA_VERSION, check_version_record
 from zae_limiter.exceptions import IncompatibleSchemaError
+from zae_limiter.items.version_record import SCHEMA_VERSION, check_version_record
 
 
 def test_the_table_is_called_like_its_stack():

@@ -2,8 +2,8 @@
 
 import threading
 
-from zae_limiter.dynamodb.items.bucket import ShardId
-from zae_limiter.dynamodb.sharding.throttling import MAX_ITEMS, ReshardCooldown, ThrottledItems
+from zae_limiter.items.sharding.throttling import MAX_ITEMS, ReshardCooldown, ThrottledItems
+from zae_limiter.items.stored.bucket import ShardId
 
 ITEM = ShardId("ns", "user", "api", 0)
 OTHER = ShardId("ns", "user", "api", 1)

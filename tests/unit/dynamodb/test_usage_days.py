@@ -2,15 +2,15 @@
 
 import random
 
-from zae_limiter._sync.engines.dynamodb.usage.live import LiveHours
-from zae_limiter._sync.engines.dynamodb.usage.reading import (
+from zae_limiter._sync.engines.items.usage.live import LiveHours
+from zae_limiter._sync.engines.items.usage.reading import (
     HELD,
     MIN_KEYS,
     HourRange,
     UsageDays,
 )
 from zae_limiter.admission.tally import Tally
-from zae_limiter.dynamodb.items.usage.day_row import OriginHour, RowId, UsageRow
+from zae_limiter.items.stored.usage.day_row import OriginHour, RowId, UsageRow
 
 EVER = HourRange(-100, 1000)
 

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from zae_limiter.dynamodb.foreign import decode_version_record
-from zae_limiter.dynamodb.items import keys
 from zae_limiter.dynamodb.table import FUNCTIONS_VERSION
 from zae_limiter.exceptions import InfrastructureError
+from zae_limiter.items.stored import keys
 from zae_limiter.models.stack import LimiterInfo
 from zae_limiter.naming import RESERVED_NAMESPACE, VERSION_RECORD
 from zae_limiter_ops._sync.infra.stack_manager import MANAGED_BY

@@ -154,8 +154,9 @@ def check(store: StoreLocation, output: str) -> None:
 
 
 def _versions(place: StackPlace) -> dict[str, Any]:
-    from zae_limiter.dynamodb import table, version_record
+    from zae_limiter.dynamodb import table
     from zae_limiter.exceptions import InfrastructureNotFoundError
+    from zae_limiter.items import version_record
     from zae_limiter_ops._sync.infra.deployment import Deployment
 
     deployment = Deployment(*place)

@@ -8,10 +8,10 @@ import pytest
 from tests.integration.dynamodb.ports.world import NS, Raw
 from tests.support.dynamodb.streams import stream_records
 from tests.support.dynamodb.usage_rows import bucket_with_hours
-from zae_limiter.dynamodb.items import keys
-from zae_limiter.dynamodb.items.bucket import BucketId
-from zae_limiter.dynamodb.items.usage import day_row, hours
-from zae_limiter.dynamodb.items.usage.day_row import OriginHour
+from zae_limiter.items.stored import keys
+from zae_limiter.items.stored.bucket import BucketId
+from zae_limiter.items.stored.usage import day_row, hours
+from zae_limiter.items.stored.usage.day_row import OriginHour
 from zae_limiter_aggregator import handler
 
 USERS = [BucketId(NS, f"user-{number}", "api") for number in range(5)]

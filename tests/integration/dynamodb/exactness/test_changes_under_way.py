@@ -6,7 +6,7 @@ from tests.support.dynamodb.stored import EPOCH_MS
 from tests.support.dynamodb.waiting import started
 from tests.support.dynamodb.world import seen, together, under_way
 from zae_limiter import Limit, ValidationError
-from zae_limiter.dynamodb.items import bucket as bucket_item
+from zae_limiter.items.stored import bucket as bucket_item
 
 DAY_MS = 86_400_000
 

@@ -14,7 +14,7 @@ from tests.integration.dynamodb.failures.states import TEN
 from tests.integration.dynamodb.failures.timing import TIMEOUT_S
 from tests.support.dynamodb.world import Failure, failing
 from zae_limiter import InfrastructureError, PermissionDenied, RateLimiterUnavailable
-from zae_limiter._async.engines.dynamodb.buckets.conditional_write import LATE_TIMEOUTS
+from zae_limiter._async.engines.items.buckets.conditional_write import LATE_TIMEOUTS
 
 SHORT_S = 0.5  # a lost write is known to be lost after a few of these
 CARRIED_OUT = ("lose_answer", "cut_answer", "garble", "error_after")

@@ -9,7 +9,7 @@ from tests.integration.dynamodb.failures.timing import TIMEOUT_S
 from tests.support.dynamodb.thresholds import Told, is_exhaustion, is_mark
 from tests.support.dynamodb.world import API, USER, together, written_later
 from zae_limiter import Limit, RateLimiter
-from zae_limiter._async.engines.dynamodb.threshold_marks import RETRY_AFTER_S
+from zae_limiter._async.engines.items.threshold_marks import RETRY_AFTER_S
 
 TOKENS = Limit.quota("tokens", 1000, per="day")
 RPM = Limit.per_minute("rpm", 100)

@@ -35,8 +35,8 @@ from tests.support.dynamodb.usage_ledger import (
 from zae_limiter._async.engines.dynamodb.open import open_dynamodb
 from zae_limiter._sync.engines.dynamodb.client import DynamoClient
 from zae_limiter._sync.engines.dynamodb.provisioning import make_table, remove_table
-from zae_limiter.dynamodb.items.keys import ShardId
-from zae_limiter.dynamodb.items.usage import day_row
+from zae_limiter.items.stored.keys import ShardId
+from zae_limiter.items.stored.usage import day_row
 from zae_limiter.settings import Settings
 from zae_limiter.store_url import parse_url
 

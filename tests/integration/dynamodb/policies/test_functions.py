@@ -6,7 +6,7 @@ from tests.support.dynamodb.streams import bucket_record
 from tests.support.dynamodb.usage_rows import bucket_with_hours
 from tests.support.policies import TABLE, accesses, granted
 from zae_limiter import Limit
-from zae_limiter.dynamodb.items.keys import BucketId
+from zae_limiter.items.stored.keys import BucketId
 from zae_limiter_aggregator import handler as aggregate
 from zae_limiter_aggregator.handler import close
 from zae_limiter_ops.infra.access import roles

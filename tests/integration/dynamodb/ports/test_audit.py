@@ -2,8 +2,8 @@
 
 from tests.integration.dynamodb.ports.world import NOW_MS, NS, limits
 from zae_limiter import schema
-from zae_limiter.dynamodb.items import audit
-from zae_limiter.dynamodb.items.attributes import n, s
+from zae_limiter.items.stored import audit
+from zae_limiter.items.stored.attributes import n, s
 from zae_limiter.models.audit import AuditEvent
 from zae_limiter.models.batch import ConfigBatch, LevelChange
 from zae_limiter.models.config import ConfigLevel

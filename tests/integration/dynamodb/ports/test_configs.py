@@ -7,10 +7,10 @@ from zae_limiter_contract.stopwatch import Stopwatch
 
 from tests.integration.dynamodb.ports.world import NOW_MS, NS, limits
 from zae_limiter import schema
-from zae_limiter.dynamodb.items import keys
-from zae_limiter.dynamodb.items.attributes import n, s
-from zae_limiter.dynamodb.items.registries import resource_count
 from zae_limiter.exceptions import RateLimiterUnavailable
+from zae_limiter.items.stored import keys
+from zae_limiter.items.stored.attributes import n, s
+from zae_limiter.items.stored.registries import resource_count
 from zae_limiter.models.config import LevelConfig, OnUnavailable, SharedConfig
 from zae_limiter.models.entity import Entity
 from zae_limiter.models.limit import Limit

@@ -8,9 +8,9 @@ import pytest
 
 from tests.integration.dynamodb.ports import world
 from tests.integration.dynamodb.ports.world import NOW_MS, NS, limits
-from zae_limiter.dynamodb.items import keys
-from zae_limiter.dynamodb.items.registries import resource_count
 from zae_limiter.exceptions import RateLimiterUnavailable
+from zae_limiter.items.stored import keys
+from zae_limiter.items.stored.registries import resource_count
 
 MANY = 20
 

@@ -5,8 +5,8 @@ from tests.support.dynamodb.usage_rows import stored_rows
 from zae_limiter import schema
 from zae_limiter.admission.image import HOUR_MS
 from zae_limiter.admission.usage import BucketHour, WindowUsage
-from zae_limiter.dynamodb.items import bucket as bucket_item
-from zae_limiter.dynamodb.items.attributes import n
+from zae_limiter.items.stored import bucket as bucket_item
+from zae_limiter.items.stored.attributes import n
 from zae_limiter.models.entity import Entity
 from zae_limiter.schema import PARTITIONS
 from zae_limiter.usage.report import UsageQuery

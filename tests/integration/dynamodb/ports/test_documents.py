@@ -4,10 +4,10 @@ import pytest
 
 from tests.integration.dynamodb.ports.world import NS
 from zae_limiter import schema
-from zae_limiter.dynamodb.items import keys
-from zae_limiter.dynamodb.items.attributes import s
-from zae_limiter.dynamodb.items.keys import Key
 from zae_limiter.exceptions import RateLimiterUnavailable, ValidationError
+from zae_limiter.items.stored import keys
+from zae_limiter.items.stored.attributes import s
+from zae_limiter.items.stored.keys import Key
 
 
 async def test_documents_stand_where_they_are_documented(ports, raw):

@@ -8,11 +8,11 @@ import pytest
 from tests.integration.dynamodb.ports.world import NOW_MS, NS, limits
 from tests.support.dynamodb.usage_rows import stored_rows
 from zae_limiter.admission.usage import BucketHour, WindowUsage
-from zae_limiter.dynamodb.items import bucket as bucket_item
-from zae_limiter.dynamodb.items import config_writes, keys
-from zae_limiter.dynamodb.items.attributes import n
-from zae_limiter.dynamodb.items.registries import resource_count
 from zae_limiter.exceptions import EntityExistsError, PermissionDenied, ValidationError
+from zae_limiter.items.stored import bucket as bucket_item
+from zae_limiter.items.stored import config_writes, keys
+from zae_limiter.items.stored.attributes import n
+from zae_limiter.items.stored.registries import resource_count
 from zae_limiter.models.config import ConfigLevel
 from zae_limiter.models.entity import Entity
 

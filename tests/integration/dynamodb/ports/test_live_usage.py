@@ -6,9 +6,9 @@ from tests.integration.dynamodb.ports.test_usage import register
 from tests.integration.dynamodb.ports.world import NOW_MS, NS
 from tests.support.dynamodb.usage_rows import bucket_with_hours
 from zae_limiter.admission.image import HOUR_MS
-from zae_limiter.dynamodb.items.bucket import BucketId
-from zae_limiter.dynamodb.items.usage import day_row, hours
-from zae_limiter.dynamodb.items.usage.day_row import OriginHour
+from zae_limiter.items.stored.bucket import BucketId
+from zae_limiter.items.stored.usage import day_row, hours
+from zae_limiter.items.stored.usage.day_row import OriginHour
 from zae_limiter.usage.report import UsageQuery
 
 HOUR = NOW_MS // HOUR_MS

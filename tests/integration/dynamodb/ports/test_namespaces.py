@@ -7,10 +7,10 @@ import pytest
 
 from tests.integration.dynamodb.ports.world import NOW_MS, limits
 from zae_limiter import schema
-from zae_limiter.dynamodb.items import keys
-from zae_limiter.dynamodb.items.attributes import s
-from zae_limiter.dynamodb.items.keys import Key
 from zae_limiter.exceptions import NamespaceNotFoundError, NamespaceStateError, PermissionDenied
+from zae_limiter.items.stored import keys
+from zae_limiter.items.stored.attributes import s
+from zae_limiter.items.stored.keys import Key
 from zae_limiter.models.entity import Entity
 
 

@@ -4,19 +4,19 @@ import pytest
 
 from tests.integration.dynamodb.ports.world import NS, Raw
 from zae_limiter import PermissionDenied, schema
-from zae_limiter._async.engines.dynamodb.bucket_queries import BucketQueries, IndexedBuckets
-from zae_limiter._async.engines.dynamodb.partitions import (
+from zae_limiter._async.engines.items.bucket_queries import BucketQueries, IndexedBuckets
+from zae_limiter._async.engines.items.partitions import (
     PARALLEL_QUERIES,
     InTurn,
     Merged,
     Unordered,
 )
-from zae_limiter._async.engines.dynamodb.sharding.shard_reader import ShardReader
-from zae_limiter._sync.engines.dynamodb import bucket_queries as sync_queries
+from zae_limiter._async.engines.items.sharding.shard_reader import ShardReader
+from zae_limiter._sync.engines.items import bucket_queries as sync_queries
 from zae_limiter.concurrency.parallel import Parallel
-from zae_limiter.dynamodb.buckets.cache import BucketCache
-from zae_limiter.dynamodb.items import bucket
-from zae_limiter.dynamodb.items.attributes import text
+from zae_limiter.items.buckets.cache import BucketCache
+from zae_limiter.items.stored import bucket
+from zae_limiter.items.stored.attributes import text
 
 COUNT = 150
 IDS = [f"user-{number}" for number in range(COUNT - 2)] + ["a b", "ünï"]

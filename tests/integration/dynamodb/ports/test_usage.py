@@ -10,12 +10,12 @@ from tests.support.usage_totals import summary_of
 from zae_limiter.admission.image import HOUR_MS
 from zae_limiter.admission.tally import Tally
 from zae_limiter.admission.usage import BucketHour, WindowUsage
-from zae_limiter.dynamodb.items import bucket as bucket_item
-from zae_limiter.dynamodb.items import registries
-from zae_limiter.dynamodb.items.attributes import n, s
-from zae_limiter.dynamodb.items.keys import ShardId
-from zae_limiter.dynamodb.items.usage import day_row
 from zae_limiter.exceptions import ValidationError
+from zae_limiter.items.stored import bucket as bucket_item
+from zae_limiter.items.stored import registries
+from zae_limiter.items.stored.attributes import n, s
+from zae_limiter.items.stored.keys import ShardId
+from zae_limiter.items.stored.usage import day_row
 from zae_limiter.schema import PARTITIONS, partition_of
 from zae_limiter.usage.report import UsageQuery, page_of
 

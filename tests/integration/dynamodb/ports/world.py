@@ -2,20 +2,20 @@
 
 from dataclasses import dataclass, field
 
-from zae_limiter._async.engines.dynamodb.audit import DynamoAudit
 from zae_limiter._async.engines.dynamodb.client import DynamoClient
-from zae_limiter._async.engines.dynamodb.configs import DynamoConfigs
-from zae_limiter._async.engines.dynamodb.context import TableContext
-from zae_limiter._async.engines.dynamodb.documents import DynamoDocuments
-from zae_limiter._async.engines.dynamodb.entities import DynamoEntities
-from zae_limiter._async.engines.dynamodb.namespaces import DynamoNamespaces
-from zae_limiter._async.engines.dynamodb.usage.port import DynamoUsage
+from zae_limiter._async.engines.items.audit import DynamoAudit
+from zae_limiter._async.engines.items.configs import DynamoConfigs
+from zae_limiter._async.engines.items.context import TableContext
+from zae_limiter._async.engines.items.documents import DynamoDocuments
+from zae_limiter._async.engines.items.entities import DynamoEntities
+from zae_limiter._async.engines.items.namespaces import DynamoNamespaces
+from zae_limiter._async.engines.items.usage.port import DynamoUsage
 from zae_limiter._sync.engines.dynamodb import client as sync_client
-from zae_limiter._sync.engines.dynamodb import configs as sync_configs
-from zae_limiter._sync.engines.dynamodb import context as sync_context
-from zae_limiter._sync.engines.dynamodb import entities as sync_entities
-from zae_limiter._sync.engines.dynamodb import namespaces as sync_namespaces
-from zae_limiter._sync.engines.dynamodb.audit import DynamoAudit as SyncDynamoAudit
+from zae_limiter._sync.engines.items import configs as sync_configs
+from zae_limiter._sync.engines.items import context as sync_context
+from zae_limiter._sync.engines.items import entities as sync_entities
+from zae_limiter._sync.engines.items import namespaces as sync_namespaces
+from zae_limiter._sync.engines.items.audit import DynamoAudit as SyncDynamoAudit
 from zae_limiter.concurrency.parallel import Parallel
 from zae_limiter.models.config import LevelConfig
 from zae_limiter.models.limit import Limit

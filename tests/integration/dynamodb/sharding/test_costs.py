@@ -7,7 +7,7 @@ import pytest
 from tests.integration.dynamodb.capacity.documented import Cost
 from tests.integration.dynamodb.sharding.world import EVEN, HUNDRED
 from tests.support.dynamodb.world import Failure
-from zae_limiter.dynamodb.sharding.affinity import STAY_S
+from zae_limiter.items.sharding.affinity import STAY_S
 
 SLOW_IN_SYNC_TREE = True  # the same calls
 

@@ -10,9 +10,9 @@ from tests.support.dynamodb.world import API, USER
 from zae_limiter import Limit
 from zae_limiter.admission.image import Rate
 from zae_limiter.admission.shards.tree import Shard
-from zae_limiter.dynamodb.items import bucket as bucket_item
-from zae_limiter.dynamodb.items.attributes import n, s
-from zae_limiter.dynamodb.sharding import transactions
+from zae_limiter.items.sharding import transactions
+from zae_limiter.items.stored import bucket as bucket_item
+from zae_limiter.items.stored.attributes import n, s
 
 
 @pytest.fixture

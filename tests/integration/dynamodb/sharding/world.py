@@ -11,9 +11,9 @@ from tests.support.dynamodb.world import API, USER
 from zae_limiter import Limit, RateLimiter
 from zae_limiter.admission.moves import added_move
 from zae_limiter.admission.shards.tree import Shard
-from zae_limiter.dynamodb.items.bucket import BucketId, decode, new_write_id
-from zae_limiter.dynamodb.items.bucket_updates import WriteTrailer, bucket_update
-from zae_limiter.dynamodb.sharding import transactions
+from zae_limiter.items.sharding import transactions
+from zae_limiter.items.stored.bucket import BucketId, decode, new_write_id
+from zae_limiter.items.stored.bucket_updates import WriteTrailer, bucket_update
 from zae_limiter.transport.calls import Deadline
 from zae_limiter.transport.errors import TransactionCanceled
 

@@ -13,8 +13,8 @@ from tests.support.dynamodb.model.table import ModelTable, Refusal
 from tests.support.dynamodb.model.time import VirtualTime
 from zae_limiter._async.engines.dynamodb.client import READS
 from zae_limiter.concurrency.async_shield import ShieldedFuture
-from zae_limiter.dynamodb.counters import Counters
 from zae_limiter.exceptions import InfrastructureError, RateLimiterUnavailable
+from zae_limiter.items.counters import Counters
 from zae_limiter.transport.calls import Deadline, Retries
 from zae_limiter.transport.errors import (
     ConditionFailed,

@@ -19,13 +19,13 @@ from tests.support.dynamodb.model.pauses import PauseCheck
 from tests.support.dynamodb.model.table import ModelTable
 from tests.support.dynamodb.model.time import START_S, VirtualTime, virtual_time
 from zae_limiter import Limit, RateLimiter, RateLimitExceeded, Repository
-from zae_limiter._async.engines.dynamodb.engine import DynamoEngine
 from zae_limiter._async.engines.dynamodb.open import _prepare
+from zae_limiter._async.engines.items.engine import DynamoEngine
 from zae_limiter.admission.shards.tree import Shard
 from zae_limiter.concurrency.tallies import STORE_AFTER_S
-from zae_limiter.dynamodb.items.bucket import BucketId
 from zae_limiter.exceptions import ZAELimiterError
 from zae_limiter.hooks import AcquireEvent, RejectEvent
+from zae_limiter.items.stored.bucket import BucketId
 from zae_limiter.models.usage import UsageSnapshot
 from zae_limiter.settings import Settings
 from zae_limiter.transport.calls import Deadline

@@ -10,8 +10,8 @@ from math import inf
 from typing import Any
 
 from zae_limiter.clock import ServerClock
-from zae_limiter.dynamodb.counters import Counters
 from zae_limiter.exceptions import RateLimiterUnavailable, ValidationError
+from zae_limiter.items.counters import Counters
 from zae_limiter.transport.access import Access, AccessSource
 from zae_limiter.transport.aio import AHttp, aoutcome, asleep  # unasync: remove
 from zae_limiter.transport.calls import Deadline, InFlightCall, InFlightCalls, Retries

@@ -10,12 +10,13 @@ from zae_limiter._async.engines.dynamodb.client import DynamoClient
 from zae_limiter._async.engines.dynamodb.requests import get_item
 from zae_limiter._async.engines.dynamodb.table_version import read_version_record
 from zae_limiter.concurrency.parallel import Parallel, agather
-from zae_limiter.dynamodb import table, version_record
-from zae_limiter.dynamodb.items import keys, system
-from zae_limiter.dynamodb.items.attributes import Item, decode_document
-from zae_limiter.dynamodb.items.update_expression import UpdateExpression
+from zae_limiter.dynamodb import table
 from zae_limiter.dynamodb.migrations import MIGRATIONS, Migration, Rewrite, pending
 from zae_limiter.exceptions import IncompatibleSchemaError
+from zae_limiter.items import version_record
+from zae_limiter.items.stored import keys, system
+from zae_limiter.items.stored.attributes import Item, decode_document
+from zae_limiter.items.stored.update_expression import UpdateExpression
 from zae_limiter.models.backend import MigrationProgress, MigrationReport
 from zae_limiter.naming import RESERVED_NAMESPACE, VERSION_RECORD
 from zae_limiter.quiet_logging import quiet_logger

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from zae_limiter._async import operations
 from zae_limiter._async.engines.dynamodb.client import DynamoClient
-from zae_limiter._async.engines.dynamodb.engine import DynamoEngine
 from zae_limiter._async.engines.dynamodb.provisioning import make_table
 from zae_limiter._async.engines.dynamodb.table_version import (
     read_version_record,
     write_first_record,
 )
+from zae_limiter._async.engines.items.engine import DynamoEngine
 from zae_limiter._version import __version__
 from zae_limiter.clock import ServerClock
 from zae_limiter.concurrency.parallel import Parallel
@@ -22,12 +22,12 @@ from zae_limiter.dynamodb.table import (
     table_name,
     unfinished_migration,
 )
-from zae_limiter.dynamodb.version_record import audit_days_of, check_version_record, usage_days_of
 from zae_limiter.exceptions import (
     InfrastructureNotFoundError,
     PermissionDenied,
     ValidationError,
 )
+from zae_limiter.items.version_record import audit_days_of, check_version_record, usage_days_of
 from zae_limiter.quiet_logging import quiet_logger
 from zae_limiter.settings import WINDOWS, Settings, check_windows
 from zae_limiter.store_url import StoreUrl, check_region

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from zae_limiter.clock.backoff import Backoff
 from zae_limiter.concurrency.parallel import Parallel, agather
-from zae_limiter.dynamodb.items.attributes import Item, Value
-from zae_limiter.dynamodb.items.keys import Key
 from zae_limiter.exceptions import RateLimiterUnavailable
+from zae_limiter.items.stored.attributes import Item, Value
+from zae_limiter.items.stored.keys import Key
 from zae_limiter.transport.aio import asleep  # unasync: remove
 from zae_limiter.transport.calls import Deadline
 from zae_limiter.transport.errors import ServerFault

@@ -11,9 +11,9 @@ from typing import Any
 from zae_limiter._async.engines.dynamodb.client import DynamoClient
 from zae_limiter._async.engines.dynamodb.requests import get_item
 from zae_limiter.dynamodb import foreign
-from zae_limiter.dynamodb.items import keys, system
-from zae_limiter.dynamodb.items.attributes import Item
 from zae_limiter.exceptions import InfrastructureNotFoundError, PermissionDenied
+from zae_limiter.items.stored import keys, system
+from zae_limiter.items.stored.attributes import Item
 from zae_limiter.naming import RESERVED_NAMESPACE, VERSION_RECORD
 from zae_limiter.transport.errors import ConditionFailed, Refused
 

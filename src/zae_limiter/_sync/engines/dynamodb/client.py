@@ -14,8 +14,8 @@ from typing import Any
 
 from zae_limiter.clock import ServerClock
 from zae_limiter.concurrency.shield import shield
-from zae_limiter.dynamodb.counters import Counters
 from zae_limiter.exceptions import RateLimiterUnavailable, ValidationError
+from zae_limiter.items.counters import Counters
 from zae_limiter.transport.access import Access, AccessSource
 from zae_limiter.transport.calls import Deadline, InFlightCall, InFlightCalls, Retries
 from zae_limiter.transport.errors import Denied, NotSent

@@ -1,0 +1,339 @@
+"""The port of stored limits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from zae_limiter import schema
+from zae_limiter._async.engines.dynamodb.requests import (
+    ItemsByKey,
+    Query,
+    batch_get,
+    batch_get_all,
+    get_item,
+    transact_get,
+)
+from zae_limiter._async.engines.items.context import TableContext
+from zae_limiter._async.engines.items.transactions import TransactionPlan
+from zae_limiter.items.stored import config_writes, configs, entities, keys, registries
+from zae_limiter.items.stored import transact_items as actions
+from zae_limiter.items.stored.attributes import Item, s, text
+from zae_limiter.items.stored.batches import BatchPlan
+from zae_limiter.items.stored.keys import Key
+from zae_limiter.items.stored.transact_items import Action
+from zae_limiter.models.audit import AuditAction, AuditedChange, config_subject
+from zae_limiter.models.batch import ConfigBatch
+from zae_limiter.models.config import (
+    ConfigLevel,
+    ConfigSnapshot,
+    LevelConfig,
+    SharedConfig,
+    StoredLevel,
+    check_replaced,
+    with_switch,
+)
+from zae_limiter.models.entity import Entity
+from zae_limiter.models.limit import Limit
+from zae_limiter.models.switches import Switch, switch_event
+from zae_limiter.naming import DEFAULT_RESOURCE
+from zae_limiter.transport.calls import Deadline
+
+__all__ = ["DynamoConfigs"]
+
+
+class DynamoConfigs:
+    """One item per level. Each change, its audit event and the version are one transaction."""
+
+    def __init__(self, context: TableContext) -> None:
+        self._context = context
+        self._client = context.client
+
+    # --- all levels
+
+    async def snapshot(
+        self,
+        namespace_id: str,
+        entity_id: str,
+        resource: str,
+        *,
+        shared: SharedConfig | None = None,
+        fresh: bool = False,
+        deadline: Deadline | None = None,
+    ) -> ConfigSnapshot:
+        """Return all levels for an (entity, resource), the entity, and the version.
+
+        If ``fresh``, all items are read as of one moment, those of ``shared`` included. Otherwise
+        one cheap read also brings the bucket for its cache. That read may be a moment behind,
+        unless this client has just changed something in the namespace.
+        """
+        if fresh:
+            shared = None
+        entity_key = keys.entity(namespace_id, entity_id)
+        wanted = [entity_key, *_level_keys(namespace_id, *_own_levels(entity_id, resource))]
+        if shared is None:
+            wanted += _level_keys(namespace_id, *_shared_levels(resource))
+        if fresh:
+            items = await transact_get(self._client, wanted, deadline)
+        else:
+            items = await batch_get(
+                self._client,
+                [*wanted, keys.bucket(namespace_id, entity_id, resource)],
+                consistent=self._context.recent_changes.is_recent(namespace_id),
+                deadline=deadline,
+            )
+        item = items.get(entity_key)
+        entity = None if item is None else entities.decode(item)
+        bucket_id = namespace_id, entity_id, resource
+        self._notify_cache(bucket_id, entity, items, fresh=fresh)  # unasync: remove
+        # sync: from zae_limiter.concurrency.shield import shield
+        # sync: shield(lambda: self._notify_cache(bucket_id, entity, items, fresh=fresh))
+        own = [
+            configs.decode(items.get(key))
+            for key in _level_keys(namespace_id, *_own_levels(entity_id, resource))
+        ]
+        if shared is None:
+            shared = _shared_config(namespace_id, resource, items)
+            self._context.active_namespaces.note(namespace_id)
+        return ConfigSnapshot(
+            version=shared.version,
+            entity=entity,
+            entity_resource=own[0],
+            entity_default=own[1],
+            resource=shared.resource,
+            system=shared.system,
+        )
+
+    def _notify_cache(
+        self,
+        bucket_id: tuple[str, str, str],
+        entity: Entity | None,
+        items: ItemsByKey,
+        *,
+        fresh: bool,
+    ) -> None:
+        listener, (namespace_id, entity_id, _) = self._context.listener, bucket_id
+        listener.on_entity_read(namespace_id, entity_id, entity)
+        if not fresh:  # a fresh snapshot does not read the bucket
+            listener.on_bucket_read(*bucket_id, items.get(keys.bucket(*bucket_id)))
+
+    # --- one level
+
+    async def get(self, namespace_id: str, entity_id: str, resource: str) -> LevelConfig | None:
+        key = configs.key(namespace_id, ConfigLevel(entity_id, resource))
+        return configs.decode(await get_item(self._client, key))
+
+    async def put(
+        self,
+        namespace_id: str,
+        entity_id: str,
+        resource: str,
+        config: LevelConfig,
+        *,
+        now_ms: int,
+        principal: str | None,
+        if_missing: bool = False,
+    ) -> StoredLevel:
+        level = ConfigLevel(entity_id, resource)
+        change = AuditedChange.by(principal, config_subject(level), now_ms, resource or None)
+
+        async def plan(deadline: Deadline) -> TransactionPlan[StoredLevel]:
+            before = await get_item(self._client, configs.key(namespace_id, level), deadline)
+            decode = configs.decode if if_missing else configs.decode_undamaged
+            after = config.over(decode(before), if_missing=if_missing)
+            if after == configs.decode_readable(before):
+                await self._context.refuse_if_purging(namespace_id)
+                return TransactionPlan(StoredLevel(after, changed=False), [])
+            details = {**after.to_dict(), "previous": configs.described(before)}
+            log = self._context.log(namespace_id, change, AuditAction.LIMITS_SET, details)
+            writes = _put(namespace_id, level, after, before, change.event_id)
+            stored = StoredLevel(after, changed=True)
+            return TransactionPlan(stored, [*writes, log], change.event_id)
+
+        return await self._context.commit(namespace_id, plan)
+
+    async def delete(
+        self,
+        namespace_id: str,
+        entity_id: str,
+        resource: str,
+        *,
+        now_ms: int,
+        principal: str | None,
+        replaces: tuple[Limit, ...] | None = None,
+    ) -> bool:
+        level = ConfigLevel(entity_id, resource)
+        change = AuditedChange.by(principal, config_subject(level), now_ms, resource or None)
+        key, registry = configs.key(namespace_id, level), _registry(namespace_id, level)
+
+        async def plan(deadline: Deadline) -> TransactionPlan[bool]:
+            items = await batch_get(
+                self._client, [key, registry], consistent=True, deadline=deadline
+            )
+            before = items.get(key)
+            if replaces is not None:
+                check_replaced(configs.decode(before), replaces)
+            if before is None or not configs.is_configured(before):
+                return TransactionPlan(False, [])
+            stored = configs.decode_undamaged(before)
+            after = None if stored is None else stored.without_limits()
+            if after is not None and after == configs.decode_readable(before):
+                return TransactionPlan(False, [])  # the level has a switch only
+            details = {"previous": configs.described(before)}
+            log = self._context.log(namespace_id, change, AuditAction.LIMITS_DELETED, details)
+            if after is None:
+                writes = _delete(namespace_id, level, before, items.get(registry))
+            else:
+                writes = _put(namespace_id, level, after, before, change.event_id)
+            return TransactionPlan(True, [*writes, log])
+
+        return await self._context.commit(namespace_id, plan)
+
+    async def set_switch(
+        self,
+        namespace_id: str,
+        entity_id: str,
+        resource: str,
+        switch: Switch | None,
+        *,
+        now_ms: int,
+        principal: str | None,
+    ) -> bool:
+        level = ConfigLevel(entity_id, resource)
+        change = AuditedChange.by(principal, config_subject(level), now_ms, resource or None)
+        key, registry = configs.key(namespace_id, level), _registry(namespace_id, level)
+
+        async def plan(deadline: Deadline) -> TransactionPlan[bool]:
+            items = await batch_get(
+                self._client, [key, registry], consistent=True, deadline=deadline
+            )
+            before = items.get(key)
+            stored = configs.decode(before)
+            after = with_switch(stored, switch)
+            if after == stored:
+                await self._context.refuse_if_purging(namespace_id)
+                return TransactionPlan(False, [])
+            details = switch_event(None if stored is None else stored.switch, switch)
+            log = self._context.log(namespace_id, change, AuditAction.MODE_SET, details)
+            if after is not None:
+                writes = _put(namespace_id, level, after, before, change.event_id)
+            else:
+                assert before is not None, "only a stored switch is removed"
+                writes = _delete(namespace_id, level, before, items.get(registry))
+            return TransactionPlan(True, [*writes, log])
+
+        return await self._context.commit(namespace_id, plan)
+
+    # --- several levels
+
+    async def get_many(
+        self, namespace_id: str, levels: Sequence[ConfigLevel]
+    ) -> dict[ConfigLevel, LevelConfig]:
+        by_key = {configs.key(namespace_id, level): level for level in levels}
+        items = await batch_get_all(self._client, list(by_key), self._context.parallel)
+        decoded = {by_key[key]: configs.decode(item) for key, item in items.items()}
+        return {level: config for level, config in decoded.items() if config is not None}
+
+    async def write(self, namespace_id: str, batch: ConfigBatch, *, now_ms: int) -> int | None:
+        """Make the changes in one transaction, which is refused while the namespace is purged."""
+        planner = BatchPlan(namespace_id, batch, self._context.audit_days)
+        places: dict[str, Entity | None] = {}
+        await self._context.refuse_if_purging(namespace_id)
+
+        async def plan(deadline: Deadline) -> TransactionPlan[int | None]:
+            nonlocal places
+            items = await batch_get(
+                self._client, planner.keys(), consistent=True, deadline=deadline
+            )
+            if planner.is_refused(items):
+                return TransactionPlan(None, [])
+            planned = planner.actions(items, now_ms)
+            places = planned.places
+            return TransactionPlan(planned.changed, planned.actions)
+
+        count = await self._context.commit(namespace_id, plan)
+        for entity_id, entity in places.items():
+            self._context.listener.on_entity_read(namespace_id, entity_id, entity)
+        return count
+
+    # --- listings
+
+    async def resources_with_defaults(self, namespace_id: str) -> list[str]:
+        registry = await get_item(self._client, keys.resources(namespace_id))
+        return registries.registered_resources(registry)
+
+    async def resources_with_entity_configs(self, namespace_id: str) -> list[str]:
+        registry = await get_item(self._client, keys.entity_config_resources(namespace_id))
+        return registries.registered_resources(registry)
+
+    async def configured_entities(
+        self, namespace_id: str, resource: str, after: str, limit: int | None
+    ) -> list[str]:
+        condition = "GSI3PK = :pk"
+        values = {":pk": s(schema.gsi3_pk_entity_config(namespace_id, resource))}
+        if after:
+            condition += " AND GSI3SK > :after"
+            values[":after"] = s(schema.gsi3_sk_entity_config(after))
+        query = Query(self._client, condition, values, index="GSI3", page_size=limit)
+        return [text(item["GSI3SK"]) for item in await query.all(limit)]
+
+
+def _own_levels(entity_id: str, resource: str) -> tuple[ConfigLevel, ConfigLevel]:
+    """Return the levels that belong to an entity, the stronger first."""
+    return ConfigLevel(entity_id, resource), ConfigLevel(entity_id, DEFAULT_RESOURCE)
+
+
+def _shared_levels(resource: str) -> tuple[ConfigLevel, ConfigLevel]:
+    """Return the levels that all entities on a resource have in common, the stronger first."""
+    return ConfigLevel("", resource), ConfigLevel("", "")
+
+
+def _level_keys(namespace_id: str, *levels: ConfigLevel) -> list[Key]:
+    return [configs.key(namespace_id, level) for level in levels]
+
+
+def _shared_config(namespace_id: str, resource: str, items: ItemsByKey) -> SharedConfig:
+    resource_item, system_item = (
+        items.get(key) for key in _level_keys(namespace_id, *_shared_levels(resource))
+    )
+    configs.refuse_if_purging(namespace_id, system_item)
+    return SharedConfig(
+        configs.decode_version(system_item),
+        configs.decode(resource_item),
+        configs.decode(system_item),
+    )
+
+
+def _registry(namespace_id: str, level: ConfigLevel) -> Key:
+    if level.entity_id:
+        return keys.entity_config_resources(namespace_id)
+    return keys.resources(namespace_id)
+
+
+def _put(
+    namespace_id: str, level: ConfigLevel, config: LevelConfig, before: Item | None, revision: str
+) -> list[Action]:
+    if level.is_system:
+        return [actions.update(config_writes.system_update(namespace_id, before, config, revision))]
+    writes = [
+        actions.put(config_writes.encode(namespace_id, level, config, revision), before),
+        actions.update(config_writes.version_bump(namespace_id)),
+    ]
+    if before is None or not configs.is_configured(before):
+        registry = _registry(namespace_id, level)
+        writes.append(
+            actions.update(registries.count_resource(registry, namespace_id, level.resource))
+        )
+    return writes
+
+
+def _delete(
+    namespace_id: str, level: ConfigLevel, before: Item, registry_item: Item | None
+) -> list[Action]:
+    if level.is_system:
+        return [actions.update(config_writes.system_update(namespace_id, before, None, ""))]
+    writes = [actions.delete(before), actions.update(config_writes.version_bump(namespace_id))]
+    registry = _registry(namespace_id, level)
+    uncounted = registries.uncount_resources(registry, registry_item, [level.resource])
+    if uncounted is not None:
+        writes.append(actions.update(uncounted))
+    return writes

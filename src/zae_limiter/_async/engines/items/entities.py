@@ -1,0 +1,330 @@
+"""The port of entities."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from zae_limiter import schema
+from zae_limiter._async.engines.dynamodb.requests import (
+    MAX_KEYS,
+    Query,
+    batch_get,
+    batch_get_all,
+    get_item,
+)
+from zae_limiter._async.engines.items.context import TableContext
+from zae_limiter._async.engines.items.partitions import InTurn
+from zae_limiter._async.engines.items.transactions import MAX_ACTIONS, TransactionPlan
+from zae_limiter.concurrency.parallel import agather
+from zae_limiter.exceptions import EntityExistsError, ValidationError
+from zae_limiter.items.sharding.transactions import siblings
+from zae_limiter.items.stored import entities, entity_items, keys
+from zae_limiter.items.stored import transact_items as actions
+from zae_limiter.items.stored.attributes import MAX_DOCUMENT_CHARACTERS, Item, s, text
+from zae_limiter.items.stored.entity_items import EntityItems
+from zae_limiter.items.stored.keys import Key
+from zae_limiter.models.audit import AuditAction, AuditedChange, parent_details
+from zae_limiter.models.entity import Entity
+from zae_limiter.naming import DEFAULT_RESOURCE
+from zae_limiter.schema import BucketKey
+from zae_limiter.transport.calls import Deadline
+
+OTHER_ACTIONS = 4  # a deletion also writes the entity, the registry, the version and the event
+MAX_ITEMS = MAX_ACTIONS - OTHER_ACTIONS  # actions for limits and buckets: 32 buckets at a time
+MAX_NAMED = 1000  # resources in the event of a deletion, which is one item of at most 400 KB
+MIN_INDEX_PAGE = 1000  # in the namespace's index, entities are few among other items
+PARALLEL_QUERIES = 16  # for the buckets of unregistered entities; leaves throughput to acquires
+
+Placed = tuple[str, Entity]  # the cursor of a page that starts after an entity, and that entity
+
+
+class DynamoEntities:
+    """Each change and its audit event are one transaction."""
+
+    def __init__(self, context: TableContext) -> None:
+        self._context = context
+        self._client = context.client
+
+    async def create(
+        self, namespace_id: str, entity: Entity, now_ms: int, principal: str | None
+    ) -> None:
+        change = AuditedChange.by(principal, entity.id, now_ms)
+        item = entities.encode(namespace_id, entity, change.event_id)
+        if len(text(item["metadata"])) > MAX_DOCUMENT_CHARACTERS:
+            raise ValidationError(
+                "metadata",
+                len(entity.metadata),
+                f"must have at most {MAX_DOCUMENT_CHARACTERS} characters",
+            )
+        details = {
+            "name": entity.name,
+            "parent_id": entity.parent_id,
+            "cascade": entity.cascade,
+            "metadata": entity.metadata,
+        }
+        await self._context.refuse_if_purging(namespace_id)
+        log = self._context.log(namespace_id, change, AuditAction.ENTITY_CREATED, details)
+        writes = [actions.put_new(item), log]
+        is_retry = False
+
+        async def plan(deadline: Deadline) -> TransactionPlan[None]:
+            nonlocal is_retry  # the first attempt reads nothing: most entities are new
+            key = keys.entity(namespace_id, entity.id)
+            if is_retry and await get_item(self._client, key, deadline) is not None:
+                raise EntityExistsError(entity.id)
+            is_retry = True
+            return TransactionPlan(None, writes, change.event_id)
+
+        await self._context.commit(namespace_id, plan)
+        self._context.listener.on_entity_read(namespace_id, entity.id, entity)
+
+    async def get(self, namespace_id: str, entity_id: str) -> Entity | None:
+        item = await get_item(self._client, keys.entity(namespace_id, entity_id))
+        return None if item is None else entities.decode(item)
+
+    async def get_many(self, namespace_id: str, entity_ids: Sequence[str]) -> dict[str, Entity]:
+        wanted = [keys.entity(namespace_id, entity_id) for entity_id in entity_ids]
+        items = await batch_get_all(self._client, wanted, self._context.parallel)
+        registered = map(entities.decode, items.values())
+        return {entity.id: entity for entity in registered}
+
+    async def children(self, namespace_id: str, parent_id: str) -> list[Entity]:
+        children, _ = await self.page(namespace_id, parent_id, "", None)
+        return children
+
+    async def page(
+        self, namespace_id: str, parent_id: str | None, after: str, limit: int | None
+    ) -> tuple[list[Entity], str | None]:
+        # One more entity than the page has shows whether there is another page.
+        most = None if limit is None else limit + 1
+        if parent_id is None:
+            entities_of_page = await self._page_of_all(namespace_id, after, most)
+        else:
+            entities_of_page = await self._page_of_children(namespace_id, parent_id, after, most)
+        page = [entity for _, entity in entities_of_page]
+        if limit is None or len(page) <= limit:
+            return page, None
+        return page[:limit], entities_of_page[limit - 1][0]
+
+    async def _page_of_children(
+        self, namespace_id: str, parent_id: str, after: str, limit: int | None
+    ) -> list[Placed]:
+        condition = "GSI1PK = :parent AND GSI1SK > :after"
+        values = {
+            ":parent": s(schema.gsi1_pk_parent(namespace_id, parent_id)),
+            ":after": s(schema.gsi1_sk_child(after)),
+        }
+        query = Query(self._client, condition, values, index="GSI1", page_size=limit)
+        children = [entities.decode(item) for item in await query.all(limit)]
+        return [(child.id, child) for child in children]
+
+    # --- all entities of a namespace
+
+    async def _page_of_all(self, namespace_id: str, after: str, limit: int | None) -> list[Placed]:
+        """Read entities in the order of the namespace's index, which projects keys only.
+
+        An id that was never registered is listed at the place of its first bucket in the index.
+        """
+        indexed = self._indexed(namespace_id, after, limit)
+        page: list[Placed] = []
+        judged: set[str] = set()
+        while not indexed.is_over:
+            listed = [Key.of(item) for item in await indexed.page()]
+            while listed:
+                # Read no more than the page lacks: every unregistered id costs a query.
+                lacking = MAX_KEYS if limit is None else max(limit - len(page), PARALLEL_QUERIES)
+                batch, listed = listed[: min(lacking, MAX_KEYS)], listed[min(lacking, MAX_KEYS) :]
+                page += await self._in_batch(namespace_id, batch, judged)
+                if limit is not None and len(page) >= limit:
+                    return page[:limit]
+        return page
+
+    def _indexed(self, namespace_id: str, after: str, limit: int | None) -> InTurn:
+        """Return the index entries of entities and buckets after a cursor."""
+        partitions, position = schema.gsi4_partitions(namespace_id), None
+        if after:
+            position = entities.index_position(namespace_id, after)
+            partitions = partitions[partitions.index(text(position["GSI4PK"])) :]
+        queries = [
+            Query(
+                self._client,
+                "GSI4PK = :partition",
+                {
+                    ":partition": s(partition),
+                    ":meta": s(schema.sk_meta()),
+                    ":state": s(schema.sk_state()),
+                },
+                index="GSI4",
+                only="SK = :meta OR SK = :state",
+                page_size=None if limit is None else max(limit, MIN_INDEX_PAGE),
+                after=position if number == 0 else None,
+            )
+            for number, partition in enumerate(partitions)
+        ]
+        return InTurn(queries, self._context.parallel)
+
+    async def set_parent(
+        self,
+        namespace_id: str,
+        entity_id: str,
+        parent_id: str | None,
+        *,
+        cascade: bool,
+        now_ms: int,
+        principal: str | None,
+    ) -> Entity | None:
+        """Replace the entity's item; no code uses the copies in its bucket items, which stay."""
+        change = AuditedChange.by(principal, entity_id, now_ms)
+
+        async def plan(deadline: Deadline) -> TransactionPlan[Entity | None]:
+            item = await get_item(self._client, keys.entity(namespace_id, entity_id), deadline)
+            if item is None:
+                return TransactionPlan(None, [])
+            before = entities.decode(item)
+            after = replace(before, parent_id=parent_id, cascade=cascade)
+            if after == before:  # also after an unanswered attempt that was committed
+                return TransactionPlan(after, [])
+            details = parent_details(before, after)
+            writes = [
+                actions.put(entities.encode(namespace_id, after, change.event_id), item),
+                self._context.log(namespace_id, change, AuditAction.PARENT_SET, details),
+            ]
+            return TransactionPlan(after, writes, change.event_id)
+
+        entity = await self._context.commit(namespace_id, plan)
+        self._context.listener.on_entity_read(namespace_id, entity_id, entity)
+        return entity
+
+    async def _in_batch(
+        self, namespace_id: str, listed: list[Key], judged: set[str]
+    ) -> list[Placed]:
+        """Return the entities that a part of the index names, in its order.
+
+        ``judged`` are the unregistered ids that an earlier bucket has shown.
+        """
+        buckets: dict[Key, BucketKey] = {}
+        for key in listed:
+            if key.sk == schema.sk_state():
+                bucket = schema.parse_bucket_pk(key.pk)
+                if bucket.shard_id == 0 and bucket.entity_id not in judged:
+                    buckets[key] = bucket
+        meta = {key: keys.entity(namespace_id, b.entity_id) for key, b in buckets.items()}
+        registered = [key for key in listed if key.sk == schema.sk_meta()]
+        items = await batch_get(self._client, [*registered, *meta.values()], consistent=True)
+        unregistered = {b.entity_id for key, b in buckets.items() if meta[key] not in items}
+        first_resources = await self._first_resources(namespace_id, sorted(unregistered))
+        judged |= unregistered
+        page: list[Placed] = []
+        for key in listed:
+            if key.sk == schema.sk_meta() and key in items:
+                entity = entities.decode(items[key])
+                page.append((entity.id, entity))
+            elif key in buckets:
+                entity_id, resource = buckets[key].entity_id, buckets[key].resource
+                if first_resources.get(entity_id) == resource:
+                    page.append((entities.bucket_cursor(entity_id, resource), Entity(entity_id)))
+        return page
+
+    async def _first_resources(
+        self, namespace_id: str, entity_ids: list[str]
+    ) -> dict[str, str | None]:
+        """Return the first resource of each entity that has a bucket, by parallel queries."""
+        first: dict[str, str | None] = {}
+        for start in range(0, len(entity_ids), PARALLEL_QUERIES):
+            some = entity_ids[start : start + PARALLEL_QUERIES]
+            resources = await agather(
+                self._context.parallel,
+                *(lambda each=each: self._first_resource(namespace_id, each) for each in some),
+            )
+            first.update(zip(some, resources, strict=True))
+        return first
+
+    async def _first_resource(self, namespace_id: str, entity_id: str) -> str | None:
+        condition = "GSI3PK = :entity AND begins_with(GSI3SK, :bucket)"
+        index_key = s(schema.gsi3_pk_entity(namespace_id, entity_id))
+        values = {":entity": index_key, ":bucket": s("BUCKET#")}
+        query = Query(self._client, condition, values, index="GSI3", page_size=1)
+        items = await query.page()
+        return schema.parse_bucket_pk(text(items[0]["PK"])).resource if items else None
+
+    async def delete(
+        self, namespace_id: str, entity_id: str, now_ms: int, principal: str | None
+    ) -> bool:
+        """Delete in one transaction if all items fit; otherwise in several, the entity in the last.
+
+        The last transaction writes the audit event. An interrupted deletion is therefore not
+        logged, and deleting the entity again completes it.
+        """
+        change = AuditedChange.by(principal, entity_id, now_ms)
+        deleted = EntityItems()
+        planned = EntityItems()
+
+        async def plan(deadline: Deadline) -> TransactionPlan[bool | None]:
+            nonlocal planned
+            items, registry = await self._items(namespace_id, entity_id)
+            if items.is_empty:
+                return TransactionPlan(not deleted.is_empty, [])
+            planned = items.first(MAX_ITEMS)
+            days = self._context.usage_days
+            writes = entity_items.deletions(namespace_id, planned, registry, days)
+            later = self._client.deadline()
+            if planned != items:
+                return TransactionPlan(None, writes, deadline=later)
+            everything = deleted.plus(items)
+            details = {
+                "limits_of": everything.limit_resources[:MAX_NAMED],
+                "buckets_of": everything.bucket_resources[:MAX_NAMED],
+            }
+            log = self._context.log(namespace_id, change, AuditAction.ENTITY_DELETED, details)
+            return TransactionPlan(True, [*writes, log], deadline=later)
+
+        while (existed := await self._context.commit(namespace_id, plan)) is None:
+            deleted = deleted.plus(planned)
+        self._notify_cache(namespace_id, entity_id, deleted.plus(planned))
+        return existed
+
+    async def _items(self, namespace_id: str, entity_id: str) -> tuple[EntityItems, Item | None]:
+        """Read the items of an entity, all shards of its buckets included, and the registry."""
+        # Between these sort keys are the limits and the entity, but no usage.
+        first, last = schema.sk_config(""), schema.sk_meta()
+        partition = s(schema.pk_entity(namespace_id, entity_id))
+        values = {":pk": partition, ":first": s(first), ":last": s(last)}
+        query = Query(self._client, "PK = :pk AND SK BETWEEN :first AND :last", values)
+        items = await query.all()
+        limits = [item for item in items if text(item["SK"]) != last]
+        meta = [item for item in items if text(item["SK"]) == last]
+        registry = keys.entity_config_resources(namespace_id)
+        wanted = await self._likely_buckets(namespace_id, entity_id, limits)
+        if limits:
+            wanted.append(registry)
+        buckets = await batch_get(self._client, wanted, consistent=True)
+        registry_item = buckets.pop(registry, None)
+        while unread := siblings(buckets.values()).difference(buckets):  # the index lags
+            more = await batch_get(self._client, unread, consistent=True)
+            if not more:
+                break
+            buckets |= more
+        bucket_items = tuple(buckets[key] for key in sorted(buckets))
+        return EntityItems(meta[0] if meta else None, tuple(limits), bucket_items), registry_item
+
+    async def _likely_buckets(
+        self, namespace_id: str, entity_id: str, limits: list[Item]
+    ) -> list[Key]:
+        """Return the buckets in the index, which may lag, and those that the limits suggest."""
+        condition = "GSI3PK = :entity AND begins_with(GSI3SK, :bucket)"
+        index_key = s(schema.gsi3_pk_entity(namespace_id, entity_id))
+        values = {":entity": index_key, ":bucket": s("BUCKET#")}
+        indexed = await Query(self._client, condition, values, index="GSI3").all()
+        likely = [
+            keys.bucket(namespace_id, entity_id, resource)
+            for resource in EntityItems(limits=tuple(limits)).limit_resources
+            if resource != DEFAULT_RESOURCE
+        ]
+        return [*map(Key.of, indexed), *likely]
+
+    def _notify_cache(self, namespace_id: str, entity_id: str, deleted: EntityItems) -> None:
+        listener = self._context.listener
+        listener.on_entity_read(namespace_id, entity_id, None)
+        for resource in deleted.bucket_resources:
+            listener.on_bucket_read(namespace_id, entity_id, resource, None)

@@ -1,0 +1,233 @@
+"""The port of the namespace registry."""
+
+from __future__ import annotations
+
+from zae_limiter import schema
+from zae_limiter._async.engines.dynamodb.requests import Query, batch_delete, batch_get, get_item
+from zae_limiter._async.engines.items.context import TableContext
+from zae_limiter._async.engines.items.partitions import InTurn
+from zae_limiter._async.engines.items.transactions import MAX_ACTIONS, TransactionPlan
+from zae_limiter.exceptions import NamespaceNotFoundError, NamespaceStateError
+from zae_limiter.items.stored import config_writes, keys, system
+from zae_limiter.items.stored import transact_items as actions
+from zae_limiter.items.stored.attributes import s
+from zae_limiter.items.stored.keys import Key
+from zae_limiter.items.stored.system import ACTIVE, DELETED, PURGING
+from zae_limiter.items.stored.transact_items import Action
+from zae_limiter.items.stored.update_expression import UpdateExpression
+from zae_limiter.models.audit import AuditAction, AuditedChange, namespace_subject
+from zae_limiter.models.entity import Namespace
+from zae_limiter.models.timestamps import iso_from_ms
+from zae_limiter.naming import RESERVED_NAMESPACE, new_namespace_id
+from zae_limiter.transport.calls import Deadline
+
+MAX_PASSES = 2  # passes of one purge over the index
+MAX_NAMES = MAX_ACTIONS // 3  # a namespace has an item by name, one by id, and an event
+
+
+class DynamoNamespaces:
+    """Each step is one transaction. A purge takes many transactions, and can be resumed."""
+
+    def __init__(self, context: TableContext) -> None:
+        self._context = context
+        self._client = context.client
+        self._passes: dict[str, list[InTurn]] = {}  # the passes of each purge in progress
+
+    async def register(
+        self, names: tuple[str, ...], now_ms: int, principal: str | None = None
+    ) -> dict[str, str]:
+        ids: dict[str, str] = {}
+        wanted = tuple(dict.fromkeys(names))
+        for start in range(0, len(wanted), MAX_NAMES):
+            some = wanted[start : start + MAX_NAMES]
+            ids |= await self._register(some, now_ms, principal)
+        return ids
+
+    async def _register(
+        self, names: tuple[str, ...], now_ms: int, principal: str | None
+    ) -> dict[str, str]:
+        new = {
+            name: Namespace(new_namespace_id(), name, ACTIVE, iso_from_ms(now_ms)) for name in names
+        }
+
+        async def plan(deadline: Deadline) -> TransactionPlan[dict[str, str]]:
+            items = await batch_get(
+                self._client, map(keys.namespace_by_name, names), consistent=True, deadline=deadline
+            )
+            existing = {
+                namespace.name: namespace
+                for namespace in map(system.decode_namespace, items.values())
+            }
+            writes: list[Action] = []
+            for name in names:
+                if name not in existing:
+                    writes.append(actions.put_new(system.encode_by_name(new[name])))
+                    writes.append(actions.put_new(system.encode_by_id(new[name])))
+                    action = AuditAction.NAMESPACE_REGISTERED
+                    writes.append(self._log(new[name], action, now_ms, principal))
+            namespaces = new | existing
+            return TransactionPlan({name: namespaces[name].namespace_id for name in names}, writes)
+
+        return await self._context.commit(RESERVED_NAMESPACE, plan)
+
+    async def find(self, name: str) -> Namespace | None:
+        item = await get_item(self._client, keys.namespace_by_name(name))
+        return None if item is None else system.decode_namespace(item)
+
+    async def all(self) -> list[Namespace]:
+        values = {":pk": s(schema.pk_system(RESERVED_NAMESPACE)), ":sk": s(system.ID_PREFIX)}
+        query = Query(self._client, "PK = :pk AND begins_with(SK, :sk)", values)
+        namespaces = map(system.decode_namespace, await query.all())
+        return sorted(namespaces, key=lambda namespace: (namespace.name, namespace.namespace_id))
+
+    async def soft_delete(self, name: str, now_ms: int, principal: str | None = None) -> str:
+        async def plan(deadline: Deadline) -> TransactionPlan[str]:
+            key = keys.namespace_by_name(name)
+            item = await get_item(self._client, key, deadline)
+            if item is None:
+                raise NamespaceNotFoundError(name)
+            namespace = system.decode_namespace(item)
+            update = _transition(namespace.namespace_id, ACTIVE, DELETED)
+            update.set("deleted_at", s(iso_from_ms(now_ms)))
+            writes = [
+                actions.delete_if(key, "namespace_id", s(namespace.namespace_id)),
+                actions.update(update),
+                self._log(namespace, AuditAction.NAMESPACE_DELETED, now_ms, principal),
+            ]
+            return TransactionPlan(namespace.namespace_id, writes)
+
+        return await self._context.commit(RESERVED_NAMESPACE, plan)
+
+    async def recover(self, namespace_id: str, now_ms: int, principal: str | None = None) -> str:
+        async def plan(deadline: Deadline) -> TransactionPlan[str]:
+            namespace = await self._by_id(namespace_id, deadline)
+            if namespace is None:
+                raise NamespaceNotFoundError(namespace_id)
+            if namespace.status != DELETED:
+                raise NamespaceStateError(
+                    namespace_id, f"is {namespace.status}; only a deleted one can be recovered"
+                )
+            by_name = keys.namespace_by_name(namespace.name)
+            if await get_item(self._client, by_name, deadline) is not None:
+                raise NamespaceStateError(
+                    namespace_id,
+                    f"its name {namespace.name!r} is in use; delete that namespace first",
+                )
+            active = Namespace(namespace_id, namespace.name, ACTIVE, namespace.created_at)
+            update = _transition(namespace_id, DELETED, ACTIVE)
+            update.remove("deleted_at")
+            writes = [
+                actions.put_new(system.encode_by_name(active)),
+                actions.update(update),
+                self._log(active, AuditAction.NAMESPACE_RECOVERED, now_ms, principal),
+            ]
+            return TransactionPlan(namespace.name, writes)
+
+        return await self._context.commit(RESERVED_NAMESPACE, plan)
+
+    # --- purge
+
+    async def begin_purge(self, namespace_id: str) -> int:
+        """Mark a namespace, or purge items that a client wrote after an earlier purge."""
+
+        async def plan(deadline: Deadline) -> TransactionPlan[bool]:
+            namespace = await self._by_id(namespace_id, deadline)
+            if namespace is None or namespace.status == PURGING:
+                return TransactionPlan(namespace is not None, [])
+            if namespace.status == ACTIVE:
+                raise NamespaceStateError(
+                    namespace_id, "is active; delete_namespace() it before a purge"
+                )
+            writes = [
+                actions.update(_transition(namespace_id, DELETED, PURGING)),
+                actions.update(config_writes.purge_mark(namespace_id)),
+            ]
+            return TransactionPlan(True, writes)
+
+        self._passes.pop(namespace_id, None)
+        self._context.active_namespaces.forget(namespace_id)
+        await self._context.later.drain()  # late writes must not follow the purge
+        if await self._context.commit(RESERVED_NAMESPACE, plan):
+            return 0
+        reserved = namespace_id == RESERVED_NAMESPACE
+        removed = 0 if reserved else await self.purge_batch(namespace_id, 1)
+        if not removed:
+            raise NamespaceNotFoundError(namespace_id)
+        return removed
+
+    async def purge_batch(self, namespace_id: str, limit: int) -> int:
+        """Delete up to ``limit`` items.
+
+        The index is read twice, because it is a moment behind the table, and no more often, so
+        that a purge ends even if clients go on writing. The item with the mark, by which clients
+        learn of the purge, is deleted last.
+        """
+        passes = self._passes.setdefault(namespace_id, [])
+        mark = keys.system_config(namespace_id)
+        while True:
+            if not passes or (passes[-1].is_over and len(passes) < MAX_PASSES):
+                passes.append(self._pass(namespace_id, limit))
+            batch = [Key.of(item) for item in await passes[-1].take(limit)]
+            if not batch and (len(passes) == MAX_PASSES or not passes[-1].count):
+                return 0
+            wanted = [key for key in batch if key != mark]
+            try:
+                await batch_delete(self._client, wanted, self._context.parallel)
+            finally:
+                self._context.recent_changes.note(namespace_id)
+            if wanted or (batch and len(passes) == 1):
+                return len(batch) if len(passes) == 1 else len(wanted)
+
+    def _pass(self, namespace_id: str, limit: int) -> InTurn:
+        queries = [
+            Query(
+                self._client,
+                "GSI4PK = :partition",
+                {":partition": s(partition)},
+                index="GSI4",
+                page_size=limit,
+            )
+            for partition in schema.gsi4_partitions(namespace_id)
+        ]
+        return InTurn(queries, self._context.parallel)
+
+    async def finish_purge(
+        self, namespace_id: str, now_ms: int, principal: str | None = None
+    ) -> None:
+        async def plan(deadline: Deadline) -> TransactionPlan[None]:
+            namespace = await self._by_id(namespace_id, deadline)
+            if namespace is None:  # not registered any more: only the mark is left
+                mark = keys.system_config(namespace_id)
+                return TransactionPlan(None, [actions.delete_any(mark)])
+            if namespace.status != PURGING:
+                raise NamespaceStateError(
+                    namespace_id, f"is {namespace.status}; it is not being purged"
+                )
+            writes = [
+                actions.delete_if(keys.namespace_by_id(namespace_id), "status", s(PURGING)),
+                actions.delete_any(keys.system_config(namespace_id)),
+                self._log(namespace, AuditAction.NAMESPACE_PURGED, now_ms, principal),
+            ]
+            return TransactionPlan(None, writes)
+
+        self._passes.pop(namespace_id, None)
+        await self._context.commit(RESERVED_NAMESPACE, plan)
+
+    async def _by_id(self, namespace_id: str, deadline: Deadline) -> Namespace | None:
+        item = await get_item(self._client, keys.namespace_by_id(namespace_id), deadline)
+        return None if item is None else system.decode_namespace(item)
+
+    def _log(
+        self, namespace: Namespace, action: AuditAction, now_ms: int, principal: str | None
+    ) -> Action:
+        change = AuditedChange.by(principal, namespace_subject(namespace.name), now_ms)
+        details = {"namespace_id": namespace.namespace_id}
+        return self._context.log(RESERVED_NAMESPACE, change, action, details)
+
+
+def _transition(namespace_id: str, before: str, after: str) -> UpdateExpression:
+    """Return the update from one status to another, on the condition of the first status."""
+    update = UpdateExpression(keys.namespace_by_id(namespace_id).attributes)
+    update.require_equal("status", s(before))
+    update.set("status", s(after))
+    return update

@@ -1,0 +1,304 @@
+"""Hours of usage by day, of which a bounded number is read at a time.
+
+Hours that bucket items still hold (``live``) complete the stored rows, so that a query contains
+every charge that was acknowledged before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple, Protocol
+
+from zae_limiter import schema
+from zae_limiter._async.engines.dynamodb.client import DynamoClient
+from zae_limiter._async.engines.dynamodb.requests import MAX_KEYS, Query, batch_get, get_item
+from zae_limiter._async.engines.items.context import TableContext
+from zae_limiter._async.engines.items.partitions import Merged
+from zae_limiter._async.engines.items.usage import live
+from zae_limiter._async.engines.items.usage.live import LiveHours
+from zae_limiter.admission.usage import BucketHour
+from zae_limiter.items.stored import keys, registries
+from zae_limiter.items.stored.attributes import Item, s, text
+from zae_limiter.items.stored.keys import Key
+from zae_limiter.items.stored.usage import day_row
+from zae_limiter.items.stored.usage.day_row import OriginHour, RowId, UsageRow, day_key, day_of
+
+RESOURCE_PAGE = 4  # rows per query while looking for resources: about 4 KB, one read unit
+MAX_QUERY_PAGE = 1000  # rows or keys of one Query, whose answer has at most 1 MB
+HELD = 8000  # rows or keys that all queries of one listing hold in memory: some 16 MB
+MIN_ROWS = 4  # rows of one Query: fewer rows cost as much
+MIN_KEYS = 25  # keys of one Query of an index: fewer keys cost as much
+AFTER_ALL = "~"  # sorts after every day and every number of a shard
+AFTER_ALL_USAGE = "#USAGE$"  # `$` comes right after `#`
+
+
+class HourRange(NamedTuple):
+    """Hours since 1970 from ``first`` to before ``end``; the reader needs about ``wanted`` rows.
+
+    In the index of a resource, the first day may start at ``first_entity``. ``now_ms`` is that of
+    the query.
+    """
+
+    first: int
+    end: int
+    wanted: int = MAX_QUERY_PAGE
+    first_entity: str = ""
+    now_ms: int = 0
+
+    @property
+    def first_day(self) -> int:
+        return day_of(self.first)
+
+    @property
+    def last_day(self) -> int:
+        return day_of(self.end - 1)
+
+    def page_size(self, queries: int, least: int) -> int:
+        """Return the number of rows or keys that each of several queries reads at a time."""
+        # Twice the average, so that queries with more rows seldom need a second page.
+        wanted = 2 * self.wanted // queries if queries > 1 else self.wanted
+        return min(max(wanted, least), MAX_QUERY_PAGE, max(HELD // queries, least))
+
+
+class RowSource(Protocol):
+    """Stored rows in the order of days, and of entities within a day."""
+
+    async def take(self) -> list[UsageRow]:
+        """Read the next rows; the list is empty only at the end."""
+
+
+class EntityRows:
+    """Rows of one entity: for each resource a range of keys in the entity's partition."""
+
+    def __init__(
+        self, context: TableContext, partition: str, resources: list[str], hours: HourRange
+    ) -> None:
+        queries = [
+            Query(
+                context.client,
+                "PK = :pk AND SK BETWEEN :first AND :last",
+                {
+                    ":pk": s(partition),
+                    ":first": s(schema.sk_usage(resource, day_key(hours.first_day))),
+                    ":last": s(schema.sk_usage(resource, day_key(hours.last_day), AFTER_ALL)),
+                },
+                page_size=hours.page_size(len(resources), MIN_ROWS),
+            )
+            for resource in resources
+        ]
+        self._merged = Merged(queries, context.parallel, _day_in_key)
+        self._count = min(hours.wanted, MAX_QUERY_PAGE)
+
+    async def take(self) -> list[UsageRow]:
+        return [day_row.decode_row(item) for item in await self._merged.take(self._count)]
+
+
+def _day_in_key(item: Item) -> str:
+    return text(item["SK"]).split(day_row.DELIMITER)[3]
+
+
+class WantedDays(Protocol):
+    """The days that a reader still needs; other rows are not read."""
+
+    def wants(self, entity_id: str, resource: str, day: int) -> bool: ...
+
+    def is_complete(self, hour: int) -> bool:
+        """Return whether the reader needs no hours from this one on."""
+
+
+class ResourceRows:
+    """Rows of all entities on some resources: keys from the index, then the wanted items.
+
+    The first call reads as many rows as a page of one bucket needs, each later one twice as many.
+    """
+
+    def __init__(
+        self,
+        context: TableContext,
+        partitions: list[str],
+        hours: HourRange,
+        wanted: WantedDays | None = None,
+    ) -> None:
+        self._client = context.client
+        self._wanted = wanted
+        queries = [
+            Query(
+                context.client,
+                "GSI2PK = :pk AND GSI2SK BETWEEN :first AND :last",
+                {
+                    ":pk": s(partition),
+                    ":first": s(schema.gsi2_sk_usage(day_key(hours.first_day), hours.first_entity)),
+                    ":last": s(schema.gsi2_sk_usage(day_key(hours.last_day + 1))),
+                },
+                index="GSI2",
+                page_size=hours.page_size(len(partitions), MIN_KEYS),
+            )
+            for partition in partitions
+        ]
+        self._merged = Merged(queries, context.parallel, lambda entry: text(entry["GSI2SK"]))
+        self._count = min(hours.wanted, MAX_KEYS)
+
+    async def take(self) -> list[UsageRow]:
+        while indexed := await self._keys():
+            items = await batch_get(self._client, indexed, consistent=True)
+            if items:  # rows may have expired since they were indexed
+                return [day_row.decode_row(items[key]) for key in indexed if key in items]
+        return []
+
+    async def _keys(self) -> list[Key]:
+        """Return the keys of the next wanted rows; an empty list at the end."""
+        found: list[Key] = []
+        wanted = self._wanted
+        while not found and (entries := await self._merged.take(self._count)):
+            self._count = min(2 * self._count, MAX_KEYS)
+            found = [Key.of(entry) for entry in entries]
+            if wanted is not None:
+                row_ids = [RowId.of(key) for key in found]
+                if wanted.is_complete(row_ids[0].day * day_row.DAY):
+                    return []
+                found = [
+                    key
+                    for key, row_id in zip(found, row_ids, strict=True)
+                    if wanted.wants(row_id.entity_id, row_id.resource, row_id.day)
+                ]
+        return found
+
+
+class UsageDays:
+    """The stored and live hours of a query, in the order of days, entities and resources."""
+
+    def __init__(
+        self,
+        client: DynamoClient,
+        namespace_id: str,
+        rows: RowSource,
+        live_hours: LiveHours,
+        hours: HourRange,
+    ) -> None:
+        self._client = client
+        self._namespace_id = namespace_id
+        self._rows = rows
+        self._live = live_hours
+        self._range = hours
+        self._held: list[UsageRow] = []
+        self._is_over = False
+
+    @property
+    def next_hour(self) -> int:
+        """The hour before which all hours have been returned."""
+        return self._held[0].id.day * day_row.DAY if self._held else self._range.end
+
+    async def next(self) -> list[BucketHour]:
+        """Return the next hours that have counts; an empty list at the end."""
+        while not self._is_over:
+            stored = await self._rows.take()
+            self._is_over = not stored
+            rows = self._with_live(self._whole_days(stored))
+            rows = await live.resolve(
+                self._client, self._namespace_id, rows, self._live.origins, self._range.now_ms
+            )
+            if hours := _bucket_hours(rows, self._range):
+                return hours
+        return []
+
+    def _whole_days(self, stored: list[UsageRow]) -> list[UsageRow]:
+        """Hold back the rows of the last entity and day: more shards or resources may follow."""
+        rows = self._held + stored
+        self._held = []
+        if not self._is_over:
+            last = rows[-1].id[:2]
+            self._held = [row for row in rows if row.id[:2] == last]
+        return rows[: len(rows) - len(self._held)]
+
+    def _with_live(self, rows: list[UsageRow]) -> list[UsageRow]:
+        """Complete rows by live hours, and add rows for live hours that have no row.
+
+        Rows of the days that are held back may still follow.
+        """
+        by_row = self._live.by_row
+        whole = [
+            row._replace(hours={**by_row.pop(row.id, {}), **row.hours})  # stored hours are final
+            for row in rows
+        ]
+        passed = [row_id for row_id in by_row if self._is_over or row_id.day < self._held[0].id.day]
+        return whole + [UsageRow(row_id, by_row.pop(row_id)) for row_id in passed]
+
+
+def _bucket_hours(rows: Iterable[UsageRow], hours: HourRange) -> list[BucketHour]:
+    """Add up the hours of all shards and origins of each bucket; empty ones are left out."""
+    by_bucket: dict[tuple[int, str, str], dict[int, list[OriginHour]]] = {}
+    for row in rows:
+        of_bucket = by_bucket.setdefault(row.id[:3], {})
+        for (hour, _), origin_hour in row.hours.items():
+            if hours.first <= hour < hours.end:
+                of_bucket.setdefault(hour, []).append(origin_hour)
+    counted = [
+        BucketHour(entity_id, resource, day_row.window_usage(hour, of_bucket[hour]))
+        for (_, entity_id, resource), of_bucket in sorted(by_bucket.items())
+        for hour in sorted(of_bucket)
+    ]
+    return [each for each in counted if not each.usage.is_empty]
+
+
+class Subject(NamedTuple):
+    """The subject of a query: an entity, a resource, both, or a whole namespace."""
+
+    namespace_id: str
+    entity_id: str | None
+    resource: str | None
+
+
+async def usage_days(
+    context: TableContext, subject: Subject, hours: HourRange, wanted: WantedDays | None = None
+) -> UsageDays:
+    """Return the hours of an entity, of a resource, of both, or of a whole namespace.
+
+    In a query about several entities, rows that are not ``wanted`` may be left out.
+    """
+    namespace_id, entity_id, resource = subject
+    if entity_id is None or resource is None:  # the index must know this client's own days
+        await context.later.drain()
+    live_hours = LiveHours({}, set())
+    rows: RowSource
+    if hours.first >= hours.end or not context.usage_days:  # 0 days: the table keeps no usage
+        rows = EntityRows(context, "", [], hours)
+    elif entity_id is not None:
+        live_hours = await live.of_entity(
+            context.client, namespace_id, entity_id, resource, hours.now_ms
+        )
+        partition = schema.pk_entity(namespace_id, entity_id)
+        resources = [resource] if resource else await _used_resources(context.client, partition)
+        rows = EntityRows(context, partition, resources, hours)
+    else:
+        resources = (
+            [resource] if resource else await _resources_in_use(context.client, namespace_id)
+        )
+        partitions = [
+            partition
+            for name in resources
+            for partition in schema.gsi2_partitions(namespace_id, name)
+        ]
+        rows = ResourceRows(context, partitions, hours, wanted)
+    return UsageDays(context.client, namespace_id, rows, live_hours, hours)
+
+
+async def _used_resources(client: DynamoClient, partition: str) -> list[str]:
+    """Find the resources that an entity has used: each query skips the days of the last one."""
+    resources: dict[str, None] = {}
+    after = schema.sk_usage()
+    while True:
+        query = Query(
+            client,
+            "PK = :pk AND SK BETWEEN :after AND :end",
+            {":pk": s(partition), ":after": s(after), ":end": s(AFTER_ALL_USAGE)},
+            page_size=RESOURCE_PAGE,
+        )
+        resources |= dict.fromkeys(day_row.resource_of(item) for item in await query.page())
+        if query.is_over:
+            return list(resources)
+        after = schema.sk_usage(list(resources)[-1], AFTER_ALL)
+
+
+async def _resources_in_use(client: DynamoClient, namespace_id: str) -> list[str]:
+    registry = await get_item(client, keys.resources_in_use(namespace_id))
+    return registries.registered_resources(registry)

@@ -1,0 +1,1 @@
+"""The engine over a store of items, without its calls: stored forms, and each decision."""

@@ -1,0 +1,174 @@
+"""The answers to requests of charges: grants and refusals, put together from outcomes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from zae_limiter.admission.charge import statuses, with_one_wait
+from zae_limiter.admission.fit import has_no_debt
+from zae_limiter.admission.image import BucketImage
+from zae_limiter.admission.moves import added_move, after
+from zae_limiter.admission.quotas import QuotaSettlement
+from zae_limiter.admission.request import (
+    Charge,
+    ChargeOutcome,
+    ChargeRequest,
+    Grant,
+    Rejection,
+    Settlement,
+    StaleLimits,
+)
+from zae_limiter.admission.shards.combined import CombinedImage
+from zae_limiter.admission.shards.tree import WHOLE
+from zae_limiter.admission.slots import SlotHold
+from zae_limiter.exceptions import ZAELimiterError
+from zae_limiter.items.buckets.cache import BucketCache
+from zae_limiter.items.buckets.outcomes import Applied, Outcome, Rejected
+from zae_limiter.items.buckets.pending import PendingChange
+from zae_limiter.items.sharding.known_shards import KnownShards, combined
+from zae_limiter.items.stored.bucket import BucketId
+from zae_limiter.models.timestamps import MILLI
+
+if TYPE_CHECKING:
+    from zae_limiter.models.status import LimitStatus
+
+
+def grant(
+    request: ChargeRequest,
+    pending: Sequence[PendingChange],
+    outcomes: Sequence[Applied],
+    cache: BucketCache,
+) -> Grant:
+    """Return the grant of a request whose charges were all applied."""
+    images: list[BucketImage | Callable[[], BucketImage]] = []
+    granted = Grant(request.charges, images, outcomes[0].reservation)
+    for charge, each, applied in zip(request.charges, pending, outcomes, strict=True):
+        image: BucketImage | Callable[[], BucketImage] | None = applied.image
+        if image is None or not applied.is_whole:
+            image = _combined_later(charge, request, KnownShards.of(cache, each.bucket_id))
+        images.append(image)
+        if applied.moments is not None:
+            granted.holds = _holds_of_each(request.charges, outcomes)
+        if applied.quota_holds:
+            granted.quota_holds = tuple([of_charge.quota_holds for of_charge in outcomes])
+        if charge.switch is not None and charge.is_shadow:
+            is_overdrawn = applied.is_overdrawn
+            if callable(image):  # several shards, which share a debt
+                is_overdrawn = not has_no_debt(image(), charge.amounts_milli, request.clock())
+            granted.would_reject = granted.would_reject or is_overdrawn
+    return granted
+
+
+def _holds_of_each(
+    charges: Sequence[Charge], outcomes: Sequence[Applied]
+) -> tuple[tuple[SlotHold, ...], ...]:
+    """Return the slots that each charge holds; empty if none holds any."""
+    holds = tuple(
+        [holds_of(charge, applied) for charge, applied in zip(charges, outcomes, strict=True)]
+    )
+    return holds if any(holds) else ()
+
+
+def holds_of(charge: Charge, outcome: Applied) -> tuple[SlotHold, ...]:
+    """Return the slots that an applied charge holds."""
+    if outcome.moments is None:
+        return ()
+    return tuple(
+        [
+            SlotHold(
+                key,
+                charge.amounts_milli[key] // MILLI,
+                moment,
+                outcome.life,
+                outcome.numbers.get(key, 0),
+            )
+            for key, moment in zip(charge.in_force.slot_keys, outcome.moments, strict=True)
+            if moment is not None
+        ]
+    )
+
+
+def refund_of(charge: Charge, applied: Applied) -> Settlement:
+    """Return the credits that undo an applied charge, and the slots that it gives back."""
+    slot_keys, quota_keys = charge.in_force.slot_keys, charge.in_force.quota_keys
+    if charge.is_bypass:
+        quota_keys = ()  # nothing of them is held
+    amounts = {
+        key: -amount
+        for key, amount in charge.amounts_milli.items()
+        if amount and key not in slot_keys and key not in quota_keys
+    }
+    return Settlement(
+        entity_id=charge.entity_id,
+        resource=charge.resource,
+        in_force=charge.in_force,
+        amounts_milli=amounts,
+        through_child=charge.through_child,
+        forfeits=charge.is_bypass,
+        released=holds_of(charge, applied),
+        quotas=tuple(
+            [
+                QuotaSettlement(hold, -hold.units, undoes=True)
+                for hold in applied.quota_holds
+                if hold.units
+            ]
+        ),
+    )
+
+
+def refusal(
+    request: ChargeRequest,
+    pending: Sequence[PendingChange],
+    outcomes: Sequence[Outcome | None],
+    cache: BucketCache,
+) -> ChargeOutcome:
+    """Return the answer to a request that is not granted, or raise its error.
+
+    The outcome of a bucket that was not asked is None. Charges that were applied have been refunded
+    by now. Every limit in force is listed, as far as it is known without another call.
+    """
+    for outcome in outcomes:
+        if isinstance(outcome, ZAELimiterError):
+            raise outcome
+    stale = [outcome for outcome in outcomes if isinstance(outcome, StaleLimits)]
+    if stale:
+        return max(stale)
+    now_ms = request.clock()
+    listed: list[LimitStatus] = []
+    for charge, each, outcome in zip(request.charges, pending, outcomes, strict=True):
+        if isinstance(outcome, Rejected):
+            listed += statuses(charge, outcome.image, outcome.now_ms)
+        else:
+            image = _image_if_refunded(charge, outcome, each.bucket_id, cache, now_ms)
+            listed += statuses(charge, image, now_ms)
+    return Rejection(tuple(with_one_wait(listed, now_ms)))
+
+
+def _combined_later(
+    charge: Charge, request: ChargeRequest, shards: KnownShards
+) -> Callable[[], BucketImage]:
+    """Return a function that combines the shards of a bucket, as they are known now."""
+    return lambda: _image_of(charge, shards, request.clock())
+
+
+def _image_of(charge: Charge, shards: KnownShards, now_ms: int) -> BucketImage:
+    """Return a bucket as it was last seen, all its shards together; full if it was never seen."""
+    in_force = charge.in_force
+    images = shards.images(in_force, now_ms)
+    if len(images) == 1:
+        return images[WHOLE]
+    return combined(images, in_force, now_ms)
+
+
+def _image_if_refunded(
+    charge: Charge, outcome: Outcome | None, bucket_id: BucketId, cache: BucketCache, now_ms: int
+) -> BucketImage:
+    """Return a bucket that did not reject as it is after the refund of its charge."""
+    image = _image_of(charge, KnownShards.of(cache, bucket_id), now_ms)
+    if isinstance(image, CombinedImage):
+        return image
+    if isinstance(outcome, Applied) and outcome.image is not None and not charge.is_bypass:
+        refund = [added_move(key, amount) for key, amount in charge.amounts_milli.items()]
+        return after(outcome.image, refund)
+    return image

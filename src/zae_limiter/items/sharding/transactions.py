@@ -1,0 +1,270 @@
+"""Transactions over several shards of a bucket.
+
+Each requires the size (``n``) and the parameters (``lh``) of the shards that it was planned on and,
+where it changes more than balances, their generation (``g``). A split and a merge leave a higher
+generation in both items than any that they found: a shard that is created again is never mistaken
+for the earlier one, and of two shards that contradict each other the higher generation is newer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
+
+from zae_limiter import schema
+from zae_limiter.admission.image import HOUR_MS, LimitState
+from zae_limiter.admission.moves import Move
+from zae_limiter.admission.quotas import HoldWrite
+from zae_limiter.admission.shards import split_merge
+from zae_limiter.admission.shards.tree import Shard, live
+from zae_limiter.admission.slots import SlotWrite
+from zae_limiter.admission.tally import NO_TALLY, Tally
+from zae_limiter.items.buckets.cache import FreshBucket
+from zae_limiter.items.buckets.turning import BegunHour, Counted, hour_counts, is_over, turn_of
+from zae_limiter.items.stored import bucket as stored
+from zae_limiter.items.stored import keys, removal
+from zae_limiter.items.stored import transact_items as actions
+from zae_limiter.items.stored.attributes import Item, n, s, text
+from zae_limiter.items.stored.bucket_updates import (
+    WriteTrailer,
+    bucket_update,
+    require_generation,
+    require_life,
+    require_same,
+    write_holds,
+    write_slots,
+)
+from zae_limiter.items.stored.keys import Key
+from zae_limiter.items.stored.transact_items import Action
+from zae_limiter.items.stored.update_expression import UpdateExpression
+from zae_limiter.items.stored.usage import clauses
+from zae_limiter.items.stored.usage.day_row import OriginHour
+from zae_limiter.items.stored.usage.hours import ADMITTED, HOUR, ORIGIN, TURN_MARK, new_origin
+
+NOTHING: Mapping[str, int] = MappingProxyType({})
+_COPIED = (stored.DIGEST, stored.NOT_BEFORE, stored.VERSION, stored.CASCADE, stored.PARENT)
+
+
+def split(item: Item, now_ms: int, write_id: str) -> list[Action]:
+    """Split the shard of an item, as it was read, in two; shards have no TTL.
+
+    The new shard counts from 0, in an hour and under an origin of its own.
+    """
+    bucket = stored.decode(item)
+    kept, new = bucket.shard.halves()
+    halves = split_merge.split(bucket.image, now_ms)
+    update = bucket_update(_key(item), halves.kept, WriteTrailer.to(bucket, write_id))
+    require_same(update, bucket)
+    require_generation(update, bucket)
+    update.set_number(stored.SHARDS, kept.n)
+    update.remove(stored.TTL)
+    sibling = _sibling(item, new, halves.given, bucket.generation + 1)
+    sibling[stored.WRITE_ID] = s(TURN_MARK + write_id)
+    sibling[ORIGIN] = s(new_origin())
+    sibling[HOUR] = n(now_ms // HOUR_MS)
+    return [actions.update(update), actions.put_new(sibling)]
+
+
+def merge(
+    survivor: Item,
+    sibling: Item,
+    now_ms: int,
+    write_id: str,
+    expires_ms: int | None = None,
+    *,
+    usage_days: int = 0,
+) -> list[Action]:
+    """Merge a shard into its sibling, both as they were read; the last merge sets ``expires_ms``.
+
+    Both must have the same limits, which ``can_merge`` tells. The counts of the sibling by the hour
+    are stored, to be kept for ``usage_days``.
+    """
+    kept, gone = stored.decode(survivor), stored.decode(sibling)
+    moves = split_merge.merge(kept.image, gone.image, now_ms)
+    whole = kept.shard.parent
+    forgotten = whole.n == stored.UNSHARDED and expires_ms is not None
+    trailer = WriteTrailer.to(kept, write_id, expires_ms=expires_ms, keeps=not forgotten)
+    update = bucket_update(_key(survivor), moves, trailer)
+    require_same(update, kept)
+    update.require_equal(stored.GENERATION, n(kept.generation))
+    update.set_number(stored.SHARDS, whole.n)
+    latest = max(kept.generation, gone.generation)
+    update.set_number(stored.GENERATION, latest + 1)
+    for name, state in gone.image.limits.items():
+        consumed = state.consumed_milli + stored.merged_milli(sibling, name)
+        if consumed:  # c_ stays as it is: its changes are usage
+            update.add(stored.MERGED + name, consumed)
+    if gone.image.config_version > kept.image.config_version:
+        update.set_number(stored.VERSION, gone.image.config_version)
+    stored_hours = removal.stored_hours([sibling], usage_days)
+    return [actions.update(update), _removed(sibling, gone), *stored_hours]
+
+
+def can_merge(survivor: stored.StoredBucket, sibling: stored.StoredBucket) -> bool:
+    """Tell whether two shards, as they were read, are halves of one and have the same limits."""
+    return (
+        survivor.shard.n > 1
+        and survivor.shard.survives
+        and survivor.shard.sibling == sibling.shard
+        and dict(survivor.whole_rates) == dict(sibling.whole_rates)
+    )
+
+
+def siblings(items: Iterable[Item]) -> set[Key]:
+    """Return the keys of all shards that must exist beside those of the items."""
+    seen: dict[tuple[str, str, str], dict[Shard, int]] = {}
+    for item in items:
+        namespace_id, entity_id, resource, number = _place(item)
+        shard = Shard(number, int(item[stored.SHARDS]["N"]))
+        generation = int(item[stored.GENERATION]["N"])
+        seen.setdefault((namespace_id, entity_id, resource), {})[shard] = generation
+    return {
+        keys.bucket(*bucket_id, shard.number)
+        for bucket_id, generations in seen.items()
+        for shard in live(generations)
+    }
+
+
+class ShardMoves(NamedTuple):
+    """The moves of one shard in a transaction, and its changes of held slots and amounts.
+
+    ``through_milli`` is the usage of its quotas that children count as well.
+    """
+
+    key: Item
+    bucket: stored.StoredBucket
+    moves: list[Move]
+    slot_writes: Sequence[SlotWrite] = ()
+    hold_writes: Sequence[HoldWrite] = ()
+    through_milli: Mapping[str, int] = NOTHING
+
+
+class Gathering(NamedTuple):
+    """A transaction of several shards.
+
+    ``store_first`` are finished hours that must be stored before it is sent, ``begins_hours`` the
+    hours that it begins, both by the number of their shard.
+    """
+
+    actions: list[Action]
+    store_first: dict[int, OriginHour]
+    begins_hours: dict[int, BegunHour]
+
+
+def gather(
+    parts: Iterable[ShardMoves],
+    write_id: str,
+    admitted: int,
+    *,
+    now_ms: int,
+    usage_ms: int,
+    through_milli: Mapping[str, int] = NOTHING,
+    elsewhere: int = 0,
+) -> Gathering:
+    """Make the moves of several shards at once; the first one counts the admission.
+
+    ``through_milli`` are the amounts of rates that a child counts, too, and ``elsewhere`` the
+    admission if it is a call of another bucket.
+    """
+    gathering, through_left = Gathering([], {}, {}), dict(through_milli)
+    for part in parts:
+        bucket, first = part.bucket, not gathering.actions
+        trailer = WriteTrailer.to(bucket, write_id, admitted if first else 0)
+        counts = None
+        tally = Tally(elsewhere=elsewhere) if elsewhere and first else NO_TALLY
+        is_counted = bool(through_milli or part.through_milli) or not tally.is_empty
+        if is_counted or is_over(bucket, now_ms, usage_ms):
+            through = {**_taken_through(part.moves, through_left), **part.through_milli}
+            counts = hour_counts(
+                FreshBucket(bucket),
+                bucket,
+                now_ms,
+                usage_ms=usage_ms,
+                counted=Counted(trailer.admitted, tally, through),
+            )
+            turn = turn_of(bucket, counts, write_id)
+            trailer = WriteTrailer.to(bucket, turn.write_id)
+            if turn.store_first is not None:
+                gathering.store_first[bucket.shard.number] = turn.store_first
+            if turn.begins_hour is not None:
+                gathering.begins_hours[bucket.shard.number] = turn.begins_hour
+        update = bucket_update(part.key, part.moves, trailer)
+        require_same(update, bucket)
+        if counts is not None:
+            clauses.count(update, bucket, counts)
+        if part.slot_writes:
+            write_slots(update, part.slot_writes, bucket.hours.indexes)
+            require_life(update, bucket)  # the answer does not show which one it was
+        if part.hold_writes:
+            write_holds(update, part.hold_writes, bucket.hours.indexes)
+            require_life(update, bucket)
+        gathering.actions.append(actions.update(update))
+    return gathering
+
+
+def _taken_through(moves: Iterable[Move], left_milli: dict[str, int]) -> dict[str, int]:
+    """Return the amounts of one shard's moves that come through children; ``left_milli`` falls."""
+    taken = {}
+    for move in moves:
+        amount = min(move.consumed_milli, left_milli.get(move.key, 0))
+        if amount > 0:
+            taken[move.key] = amount
+            left_milli[move.key] -= amount
+    return taken
+
+
+def remove_orphan(parent: Item, orphan: Item, usage_days: int = 0) -> list[Action]:
+    """Remove the orphan of a deleted bucket, as long as the parent says that it has no sibling.
+
+    An entity can be deleted while its bucket is being split. The orphan that this leaves behind
+    would prevent the next split. Its counts by the hour are stored.
+    """
+    guard = UpdateExpression(_key(parent))
+    guard.require_equal(stored.SHARDS, parent[stored.SHARDS])
+    guard.require_equal(stored.GENERATION, parent[stored.GENERATION])
+    removed = actions.delete_alike(orphan, removal.guards(orphan))
+    stored_hours = removal.stored_hours([orphan], usage_days)
+    return [{"ConditionCheck": _condition(guard)}, removed, *stored_hours]
+
+
+def _sibling(item: Item, shard: Shard, limits: Mapping[str, LimitState], generation: int) -> Item:
+    """Return the item of a new shard; its counters start at 0."""
+    namespace_id, entity_id, resource, _ = _place(item)
+    bucket_id = (namespace_id, entity_id, resource, shard.number)
+    sibling = {**stored.key(*bucket_id), **stored.index_keys(*bucket_id)}
+    sibling.update({name: item[name] for name in _COPIED if name in item})
+    for name, state in limits.items():
+        sibling[stored.BALANCE + name] = n(state.balance_milli)
+        sibling[stored.CONSUMED + name] = n(0)
+        sibling[stored.PARAMETERS + name] = item[stored.PARAMETERS + name]
+    sibling[stored.SHARDS] = n(shard.n)
+    sibling[stored.GENERATION] = n(generation)
+    sibling[stored.WRITES] = n(1)
+    sibling[ADMITTED] = n(0)
+    return sibling
+
+
+def _removed(item: Item, gone: stored.StoredBucket) -> Action:
+    """Delete a shard as it was read: its tokens are added to its sibling."""
+    update = UpdateExpression(_key(item))
+    require_same(update, gone)
+    for name in (stored.GENERATION, stored.WRITES, ORIGIN):
+        if name in item:
+            update.require_equal(name, item[name])
+    for name in gone.image.limits:
+        for prefix in (stored.BALANCE, stored.CONSUMED):
+            update.require_equal(prefix + name, item[prefix + name])
+    return {"Delete": _condition(update)}
+
+
+def _condition(update: UpdateExpression) -> dict[str, object]:
+    return {name: value for name, value in update.action().items() if name != "UpdateExpression"}
+
+
+def _place(item: Item) -> schema.BucketKey:
+    return schema.parse_bucket_pk(text(item["PK"]))
+
+
+def _key(item: Item) -> Item:
+    return Key.of(item).attributes

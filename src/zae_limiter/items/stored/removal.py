@@ -1,0 +1,63 @@
+"""Removing bucket items without losing the hours that they have counted.
+
+The transaction that deletes an item stores its hours, on the condition that no write has come since
+the item was read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from zae_limiter import schema
+from zae_limiter.items.stored import transact_items as actions
+from zae_limiter.items.stored.attributes import Item, text
+from zae_limiter.items.stored.bucket import (
+    GENERATION,
+    SHARDS,
+    WRITES,
+    ShardId,
+    counted_hours,
+)
+from zae_limiter.items.stored.transact_items import Action
+from zae_limiter.items.stored.usage import day_row
+from zae_limiter.items.stored.usage.day_row import OriginHour, day_of
+from zae_limiter.items.stored.usage.hours import ORIGIN
+
+MAX_ROWS = 2  # usage rows of one item: its running hour may be of another day than the finished
+
+
+def guards(item: Item) -> tuple[str, ...]:
+    """Return the attributes that must be as they were read.
+
+    If the shard was split or merged meanwhile, its new sibling would be left behind. If it was
+    written to or created again, its new counts would be lost.
+    """
+    return tuple(name for name in (SHARDS, GENERATION, WRITES, ORIGIN) if name in item)
+
+
+def stored_hours(items: Iterable[Item], retention_days: int) -> list[Action]:
+    """Return the actions that store the hours of the items, one for each usage row.
+
+    The items count no more hours, so their origins are closed. Calls in flight count their costs
+    at their ends.
+    """
+    if not retention_days:
+        return []
+    rows: dict[tuple[ShardId, int], list[OriginHour]] = {}
+    for item in items:
+        shard_id = ShardId(*schema.parse_bucket_pk(text(item["PK"])))
+        for origin_hour in counted_hours(item):
+            if _is_used(origin_hour):
+                last = origin_hour._replace(is_last=True)
+                rows.setdefault((shard_id, day_of(origin_hour.hour)), []).append(last)
+    return [
+        actions.update(day_row.store(shard_id, origin_hours, retention_days))
+        for (shard_id, _), origin_hours in rows.items()
+    ]
+
+
+def _is_used(origin_hour: OriginHour) -> bool:
+    """Return whether an hour has counts; an hour without counts need not be stored."""
+    amounts = origin_hour.used_milli.values()
+    is_counted = bool(origin_hour.admitted) or not origin_hour.tally.is_empty
+    return is_counted or any(map(any, amounts))
