@@ -75,7 +75,7 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--write-docs",
         action="store_true",
-        help="put the tables into docs/performance/benchmarks.md",
+        help="put the tables into benchmarks/results.md",
     )
     group = parser.add_argument_group("on AWS, instead of everything else")
     group.add_argument(

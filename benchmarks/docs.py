@@ -1,4 +1,4 @@
-"""The tables in docs/performance/benchmarks.md: those of embedded engines and those of servers.
+"""The tables in benchmarks/results.md: those of embedded engines and those of servers.
 
 Each stands between two marks and is renewed if any of it was measured.
 """
@@ -14,7 +14,7 @@ from benchmarks.report import environment, print_embedded, print_servers, verdic
 from benchmarks.runner import Results
 from benchmarks.verdict import Verdict
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "performance" / "benchmarks.md"
+PAGE = Path(__file__).with_name("results.md")
 BEGIN, END = "<!-- {}: written by python -m benchmarks --write-docs -->", "<!-- /{} -->"
 WIDTH = 130
 PARTS = {"embedded": print_embedded, "servers": print_servers}

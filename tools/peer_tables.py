@@ -1,4 +1,4 @@
-"""Take the figures of docs/performance/peers.md from docs/performance/benchmarks.md.
+"""Take the figures beside other limiters in docs/performance/index.md from benchmarks/results.md.
 
 ``python -m tools.peer_tables`` updates the page; a test compares the two.
 """
@@ -9,8 +9,8 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-FOLDER = Path(__file__).resolve().parents[1] / "docs" / "performance"
-BENCHMARKS, PAGE = FOLDER / "benchmarks.md", FOLDER / "peers.md"
+ROOT = Path(__file__).resolve().parents[1]
+BENCHMARKS, PAGE = ROOT / "benchmarks/results.md", ROOT / "docs/performance/index.md"
 NONE = "–"  # not measured
 
 # Heading of the benchmark, and how the page calls it.

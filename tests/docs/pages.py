@@ -10,6 +10,9 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 SITE_PAGES = sorted(DOCS.rglob("*.md"))
 PAGES = [ROOT / "README.md", *SITE_PAGES]
+# Pages whose examples nobody runs, but whose links are followed.
+_FURTHER = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "examples/locust/README.md")
+LINKING = [*PAGES, *(ROOT / name for name in _FURTHER), *sorted(ROOT.glob("benchmarks/*.md"))]
 FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#{1,6} +(.+?)\s*$", re.MULTILINE)

@@ -16,7 +16,7 @@ import pytest
 import zae_limiter
 from tests.docs.pages import (
     DOCS,
-    PAGES,
+    LINKING,
     ROOT,
     SITE_PAGES,
     anchors,
@@ -105,7 +105,7 @@ def _module_exists(name):
 anchors_of = cache(anchors)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
+@pytest.mark.parametrize("page", LINKING, ids=name_of)
 def test_links_and_their_anchors_lead_somewhere(page):
     for path, anchor in links(page):
         target = (page.parent / path).resolve() if path else page

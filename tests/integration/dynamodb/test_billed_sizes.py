@@ -16,7 +16,7 @@ from zae_limiter_aggregator.report import METRIC_UNITS
 from zae_limiter_ops.infra.template import template
 
 OVERHEAD = 100  # bytes that are billed on top of each item and of each entry in an index
-PAGE = Path(__file__).parents[3] / "docs/performance/index.md"
+PAGE = Path(__file__).parents[3] / "docs/operations/capacity.md"
 ENTITY = "0123456789abcdef0123456789abcdef0123"  # as long as a UUID
 LIMITS = [Limit.per_minute("rpm", 600), Limit.per_minute("tpm", 100_000)]
 

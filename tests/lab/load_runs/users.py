@@ -97,7 +97,7 @@ def documented():
     """The user classes of the page's example."""
     folder, page = (
         Path(sys.argv[2]).parent,
-        Path(__file__).parents[3] / "docs/performance/load-testing.md",
+        Path(__file__).parents[3] / "docs/operations/load-testing.md",
     )
     (example,) = re.findall(r"^```py\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
     (folder / "documented.py").write_text(example)

@@ -1,10 +1,10 @@
-"""The figures of docs/performance/dynamodb-cost.md."""
+"""The figures of docs/reference/dynamodb-units.md."""
 
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-DOCUMENT = Path(__file__).parents[4] / "docs/performance/dynamodb-cost.md"
+DOCUMENT = Path(__file__).parents[4] / "docs/reference/dynamodb-units.md"
 
 
 class Cost(NamedTuple):

@@ -16,7 +16,7 @@ from tests.support.dynamodb.trees import AsyncTree
 from zae_limiter import Limit
 from zae_limiter_aggregator.handler import close, handler
 
-DOCUMENT = Path(__file__).parents[4] / "docs/performance/dynamodb-cost.md"
+DOCUMENT = Path(__file__).parents[4] / "docs/reference/dynamodb-units.md"
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 ID = "5f0c2d1e-7a3b-4c8d-9e6f-0123456789ab"  # as long as most ids
 AMOUNTS = {"rpm": 100, "tpm": 1_000_000, "itpm": 800_000, "otpm": 200_000, "tpd": 10**6, "ipm": 3}

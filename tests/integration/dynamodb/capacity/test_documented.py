@@ -1,4 +1,4 @@
-"""The tables of docs/performance/dynamodb-cost.md: measured, and within what must hold."""
+"""The tables of docs/reference/dynamodb-units.md: measured, and within what must hold."""
 
 from pathlib import Path
 
