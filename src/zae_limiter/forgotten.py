@@ -7,22 +7,19 @@ import weakref
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from types import CodeType
-
-# The code that has made a block, and its instruction. The line is found only if it is needed.
-CallSite = tuple["CodeType", int]
+    from types import CodeType, FrameType
 
 AcquireT = TypeVar("AcquireT")
 
 _warned: dict[Any, int] = {}  # where `warnings` notes what was shown already
 
 
-def call_site() -> CallSite:
-    """Return the innermost place outside of this library that has led here."""
+def caller_of_library() -> FrameType:
+    """Return the innermost frame outside of this library that has led here."""
     frame = sys._getframe(1)  # noqa: SLF001 - documented for such uses
     while frame.f_back is not None and _is_ours(frame.f_globals.get("__name__", "")):
         frame = frame.f_back
-    return frame.f_code, frame.f_lasti
+    return frame
 
 
 def _is_ours(module: str) -> bool:
@@ -33,49 +30,37 @@ class Unentered(weakref.ref[Any]):
     """Notices that a block is dropped without having been entered; the block itself holds it.
 
     It is a weak reference, since a ``__del__`` would run after every block: a Ctrl-C that came just
-    then would be swallowed.
+    then would be swallowed. Every acquire makes one, so its fields are assigned in the place where
+    it is made, and the text and the line of the warning are found only if it is shown.
     """
 
-    __slots__ = ("about", "made_at", "reason")
+    __slots__ = ("about", "code", "instruction", "text")
 
-    about: str | tuple[str, str, str, object]
-    reason: str
-    made_at: CallSite
-
-
-def unentered(
-    block: object, about: str | tuple[str, str, str, object], reason: str, made_at: CallSite
-) -> Unentered:
-    """Return what notices that a block is dropped.
-
-    ``about`` names the block: a text, or its class, entity, resource and amounts.
-    """
-    noticed = Unentered(block, _warn_forgotten)
-    noticed.about, noticed.reason, noticed.made_at = about, reason, made_at
-    return noticed
+    text: str
+    """The text of the warning, with places for ``about``."""
+    about: tuple[object, ...]
+    code: CodeType
+    """The code that has made the block, at its ``instruction``."""
+    instruction: int
 
 
-def _warn_forgotten(noticed: weakref.ref[Any]) -> None:
+def warn_forgotten(noticed: weakref.ref[Any]) -> None:
     """Warn that a block was dropped without having been entered; name the line that has made it."""
     assert isinstance(noticed, Unentered)
     if sys.is_finalizing():
         return  # the program has ended, and may not have come to the block
     import warnings  # few programs need it
 
-    about = noticed.about
-    if not isinstance(about, str):
-        about = "{}({!r} on {!r}, {})".format(*about)
     warnings.warn_explicit(
-        f"{about} was never entered, {noticed.reason}",
+        noticed.text.format(*noticed.about),
         RuntimeWarning,
-        noticed.made_at[0].co_filename,
-        _line_of(noticed.made_at),
+        noticed.code.co_filename,
+        _line_of(noticed.code, noticed.instruction),
         registry=_warned,
     )
 
 
-def _line_of(made_at: CallSite) -> int:
-    code, instruction = made_at
+def _line_of(code: CodeType, instruction: int) -> int:
     for start, end, line in code.co_lines():
         if start <= instruction < end and line is not None:
             return line

@@ -27,14 +27,15 @@ from zae_limiter.admission.switches import denial
 from zae_limiter.clock import Deadline
 from zae_limiter.concurrency.receipt import Receipt
 from zae_limiter.exceptions import RateLimiterUnavailable, RateLimitExceeded
-from zae_limiter.forgotten import unentered
+from zae_limiter.forgotten import Unentered, warn_forgotten
 from zae_limiter.models.config import OnUnavailable
 from zae_limiter.models.limit import Limit
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from zae_limiter._async.holds import HeldQuotas
     from zae_limiter.admission.thresholds import Crossing, Exhaustion
-    from zae_limiter.forgotten import CallSite, Unentered
     from zae_limiter.hooks import Observer
     from zae_limiter.quiet_logging import QuietLogger
 
@@ -295,6 +296,12 @@ def logged(call: AcquireCall, rejected: RateLimitExceeded) -> RateLimitExceeded:
     return rejected
 
 
+_FORGOTTEN = (
+    "{}({!r} on {!r}, {}) was never entered, "
+    "so it took no tokens: write `async with limiter.acquire(...):`"
+)
+
+
 class Acquire:
     """The context manager that ``RateLimiter.acquire`` returns. It can be used once.
 
@@ -304,22 +311,19 @@ class Acquire:
 
     __slots__ = ("__weakref__", "_call", "_consume", "_lease", "_unentered")
 
-    def __init__(self, call: AcquireCall, consume: dict[str, int]) -> None:
+    def __init__(self, call: AcquireCall, consume: dict[str, int], caller: FrameType) -> None:
         self._call = call
         self._consume = consume
         self._lease: Lease | None = None
-        self._unentered: Unentered | None = None  # None once it was entered
+        noticed = Unentered(self, warn_forgotten)
+        noticed.text = _FORGOTTEN
+        noticed.about = (type(self).__name__, call.entity_id, call.resource, consume)
+        noticed.code, noticed.instruction = caller.f_code, caller.f_lasti
+        self._unentered: Unentered | None = noticed  # None once it was entered
 
     def __repr__(self) -> str:
         call = self._call
         return f"{type(self).__name__}({call.entity_id!r} on {call.resource!r}, {self._consume})"
-
-    def note_caller(self, made_at: CallSite) -> None:
-        """Note the line that has made the acquire, for a warning if it is never entered."""
-        call = self._call
-        about = (type(self).__name__, call.entity_id, call.resource, self._consume)
-        reason = "so it took no tokens: write `async with limiter.acquire(...):`"
-        self._unentered = unentered(self, about, reason, made_at)
 
     def __aenter__(self) -> Coroutine[Any, Any, Lease]:
         self._unentered = None  # at once, since the coroutine may be cancelled before it begins

@@ -17,7 +17,7 @@ from zae_limiter.concurrency.calls import ALastCalls, acaller_id, aclose_quietly
 
 # sync: from zae_limiter.concurrency.shield import shield
 from zae_limiter.exceptions import LeaseExpiredError, RateLimiterUnavailable, ValidationError
-from zae_limiter.forgotten import Unentered, call_site, disarmed, unentered
+from zae_limiter.forgotten import Unentered, caller_of_library, disarmed, warn_forgotten
 from zae_limiter.llm.estimates import (
     Estimate,
     Estimator,
@@ -46,6 +46,9 @@ else:
     Chunk = TypeVar("Chunk")
 
 Observer = Callable[[str, Usage], None]
+
+
+_FORGOTTEN = "{} was never entered, so it reserved nothing: write `async with llm.reserve(...):`"
 
 
 class LlmReservation:
@@ -98,9 +101,10 @@ class LlmReservation:
         self._settler: _Settler | None = None
         self._call: weakref.ref[LlmCall] | None = None
         self._outer: RequestCount | None = None
-        reason = "so it reserved nothing: write `async with llm.reserve(...):`"
-        # None once it was entered
-        self._unentered: Unentered | None = unentered(self, repr(self), reason, call_site())
+        noticed, caller = Unentered(self, warn_forgotten), caller_of_library()
+        noticed.text, noticed.about = _FORGOTTEN, (repr(self),)
+        noticed.code, noticed.instruction = caller.f_code, caller.f_lasti
+        self._unentered: Unentered | None = noticed  # None once it was entered
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._entity_id!r} on {self._resource!r})"

@@ -175,15 +175,12 @@ class SyncRateLimiter(Management, Unpicklable):
             policy,
             observer,
         )
-        if also is not None:
-            from zae_limiter._sync.several import acquire_several  # most calls have one resource
-
-            acquire = acquire_several(call, amounts, also)
-        else:
-            acquire = Acquire(call, amounts)
         caller = sys._getframe(1)  # noqa: SLF001 - for the warning about a forgotten `with`
-        acquire.note_caller((caller.f_code, caller.f_lasti))
-        return acquire
+        if also is None:
+            return Acquire(call, amounts, caller)
+        from zae_limiter._sync.several import acquire_several  # most calls have one resource
+
+        return acquire_several(call, amounts, also, caller)
 
     def _observer_in(self, mode: Mode) -> Observer | None:
         from zae_limiter.hooks import observer_of

@@ -33,18 +33,22 @@ from zae_limiter.exceptions import RateLimiterUnavailable, RateLimitExceeded
 from zae_limiter.refusal import limited_by
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from zae_limiter._sync.holds import HeldQuotas
     from zae_limiter._sync.repository.charging import ChargeService
     from zae_limiter.hooks import AcquireWatch, FurtherAmounts
     from zae_limiter.models.status import LimitStatus
 
 
-def acquire_several(call: AcquireCall, consume: dict[str, Any], also: object) -> Acquire:
+def acquire_several(
+    call: AcquireCall, consume: dict[str, Any], also: object, caller: FrameType
+) -> Acquire:
     """Return the acquire of a call and its further resources; wrong ones raise ValidationError."""
     charge = SeveralCharge(call, consume, also)
     if len(charge.calls) == 1:  # `also` names nothing, or the first resource again
-        return Acquire(call, charge.amounts[0])
-    return SeveralAcquire(charge)
+        return Acquire(call, charge.amounts[0], caller)
+    return SeveralAcquire(charge, caller)
 
 
 def statuses_of_several(
@@ -272,8 +276,8 @@ class SeveralAcquire(Acquire):
 
     __slots__ = ("_charge",)
 
-    def __init__(self, charge: SeveralCharge) -> None:
-        super().__init__(charge.first, charge.amounts[0])
+    def __init__(self, charge: SeveralCharge, caller: FrameType) -> None:
+        super().__init__(charge.first, charge.amounts[0], caller)
         self._charge = charge
 
     def _enter(self) -> SyncLease:
