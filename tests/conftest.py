@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support.aws_rules import watch
-from tests.support.sampling import repetitions
+from tests.support.fast_forms import left_to_slow_tests
 
 # How long properties are searched; the same cases every time where CI or SAME_CASES is set: a gate
 # must not fail by chance, and what chance finds is to be looked into first. Here and not beside the
@@ -81,7 +81,7 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if getattr(item.module, "SLOW_IN_SYNC_TREE", False) and _is_of_sync_tree(item):
             item.add_marker(pytest.mark.slow)
-    for item in repetitions(items):
+    for item in left_to_slow_tests(items):
         item.add_marker(pytest.mark.slow)
 
 

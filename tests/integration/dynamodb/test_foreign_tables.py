@@ -111,6 +111,7 @@ def check(error, foreign):
     assert "damaged" not in message
 
 
+@pytest.mark.each_value_once
 @pytest.mark.parametrize("provision", ["stack", "table", "never"])
 async def test_a_foreign_table_is_not_opened(foreign, endpoint, provision):
     with pytest.raises(ForeignTableError) as caught:
@@ -134,6 +135,7 @@ def test_nor_by_threads(foreign, endpoint):
     check(caught.value, foreign)
 
 
+@pytest.mark.each_value_once
 @pytest.mark.parametrize("dry_run", [True, False])
 async def test_nor_is_it_migrated(foreign, endpoint, dry_run):
     builder = Repository.builder().stack(foreign[0]).endpoint_url(endpoint)

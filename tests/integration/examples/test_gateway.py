@@ -146,6 +146,7 @@ async def test_a_refusal_of_the_provider_says_how_long_to_wait(served):
         assert "retry-after" not in failed.value.response.headers
 
 
+@pytest.mark.each_value_once
 @pytest.mark.parametrize(("model", "tokens"), [("cuts", range(3, 50)), ("silent", range(5, 50))])
 async def test_a_stream_without_its_end_or_usage_is_charged_its_text(served, model, tokens):
     async with client(served) as sdk:
@@ -157,6 +158,7 @@ async def test_a_stream_without_its_end_or_usage_is_charged_its_text(served, mod
     assert await used(model=model) in tokens
 
 
+@pytest.mark.each_value_once
 @pytest.mark.parametrize(("model", "is_whole"), [("m", True), ("silent", True), ("cuts", False)])
 async def test_only_a_whole_stream_ends_with_its_last_event(served, model, is_whole):
     body = {"model": model, "messages": QUESTION, "max_tokens": 5, "stream": True}
@@ -166,6 +168,7 @@ async def test_only_a_whole_stream_ends_with_its_last_event(served, model, is_wh
     assert reply.body.endswith(b"data: [DONE]\n\n") == is_whole
 
 
+@pytest.mark.each_value_once
 @pytest.mark.parametrize(
     "body",
     [b"nonsense", b"[]", b"[" * 50_000, b"{}", b'{"model": "m"}', b'{"model": 5, "messages": []}',

@@ -90,6 +90,7 @@ def by_generator_that_settles_late(call, upstream):
     return body()
 
 
+@pytest.mark.each_value_once
 @pytest.mark.parametrize("make_body", [by_generator, by_generator_that_settles_late])
 async def test_fastapi_cancels_the_generator(limiter, charged, make_body):
     app, upstream = FastAPI(), Upstream()

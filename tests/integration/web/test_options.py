@@ -48,6 +48,7 @@ def flask(options):
 FRAMEWORKS = [asgi, fastapi, wsgi, flask]
 
 
+@pytest.mark.each_value_once
 @pytest.mark.parametrize("make", FRAMEWORKS)
 @pytest.mark.parametrize("option", WRONG)
 def test_a_wrong_option_is_refused_at_the_start(make, option):
@@ -69,6 +70,7 @@ def test_options_that_depend_on_the_request_are_checked_with_it(make):
     make({"key": of_request, "resource": of_request, "cost": of_request, "skip": of_request})
 
 
+@pytest.mark.each_value_once
 @pytest.mark.parametrize("make", [wsgi, flask])
 @pytest.mark.parametrize("option", ["key", "resource", "cost", "cost_after", "skip"])
 def test_an_async_function_is_refused_where_nothing_awaits_it(make, option):
@@ -148,6 +150,7 @@ def test_django_refuses_a_wrong_value_at_the_start(changes):
         django(**changes)
 
 
+@pytest.mark.each_value_once
 @pytest.mark.parametrize("limiter", [3, lambda: "memory://"])
 @pytest.mark.parametrize("handler", [WSGIHandler, ASGIHandler])
 def test_django_refuses_what_is_no_limiter(limiter, handler):

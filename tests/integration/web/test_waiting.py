@@ -133,6 +133,7 @@ async def is_reserved(limiter, reserved):
     return ((await limiter.available("key", "api"))["rpm"] < 0) is reserved
 
 
+@pytest.mark.each_value_once
 @both
 @pytest.mark.parametrize("size", [0, 10, 100_000, 2_000_000])
 async def test_a_body_that_arrives_meanwhile_reaches_the_application(

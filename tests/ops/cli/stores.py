@@ -13,6 +13,13 @@ RPM, TPM = Limit.per_minute("rpm", 60), Limit.per_minute("tpm", 1000, burst=2000
 
 # For tests with a fixture that is a store or uses one.
 on_both_engines = pytest.mark.parametrize("engine", ["sqlite", "dynamodb"])
+# Commands see an engine through the same methods: the fast form of most tests has one of them.
+sqlite_first = pytest.mark.parametrize(
+    "engine", ["sqlite", pytest.param("dynamodb", marks=pytest.mark.slow)]
+)
+dynamodb_first = pytest.mark.parametrize(
+    "engine", [pytest.param("sqlite", marks=pytest.mark.slow), "dynamodb"]
+)
 on_dynamodb = pytest.mark.parametrize("engine", ["dynamodb"])
 
 

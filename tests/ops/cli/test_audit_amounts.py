@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.ops.cli.stores import on_both_engines
+from tests.ops.cli.stores import sqlite_first
 from zae_limiter import Limit, SyncRateLimiter
 
 
@@ -16,7 +16,7 @@ def topped_up(opened):
     opened.top_up("key-1", "gpt-5", {"usd": "1250.25"})
 
 
-@on_both_engines
+@sqlite_first
 @pytest.mark.usefixtures("topped_up")
 def test_the_table_and_json_show_money_in_currency_units(cli):
     asked = cli("bucket", "reset", "key-1", "gpt-5")

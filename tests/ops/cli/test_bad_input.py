@@ -245,6 +245,7 @@ def test_what_does_not_go_together_is_wrong_usage(cli, args, said):
     assert said in cli(*args).error(2)
 
 
+@pytest.mark.each_value_once
 @on_both_engines
 @pytest.mark.parametrize(
     ("args", "said"),

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.ops.cli.stores import on_both_engines
+from tests.ops.cli.stores import dynamodb_first, on_both_engines
 from tests.ops.cli.terminal import MODULE, only_line, run, run_command
 from zae_limiter import Limit, RateLimitExceeded, SyncRateLimiter, SyncRepository
 from zae_limiter.models.timestamps import iso_from_ms
@@ -23,7 +23,7 @@ def test_a_store_that_could_not_be_made_is_not_called_new(cli, tmp_path):
         assert "new store" not in failed.err
 
 
-@on_both_engines
+@dynamodb_first
 def test_limits_from_the_shell_are_what_the_library_goes_by(shell, engine):
     found = shell("system", "set-defaults", "-l", "rpm:60", "--on-unavailable", "allow")
     assert ("note: new store" in found.err) == (engine == "sqlite")
@@ -57,7 +57,7 @@ def test_limits_from_the_shell_are_what_the_library_goes_by(shell, engine):
     ]
 
 
-@on_both_engines
+@dynamodb_first
 def test_tenants_do_not_see_each_other(shell, monkeypatch):
     shell("namespace", "register", "tenant-a", "tenant-b")
     shell("resource", "set-defaults", "gpt-4", "-l", "rpm:5", "-N", "tenant-a")
@@ -74,7 +74,7 @@ def test_tenants_do_not_see_each_other(shell, monkeypatch):
     assert "night shift" in shell("audit", "list", "-N", "tenant-a").out
 
 
-@on_both_engines
+@dynamodb_first
 def test_the_policy_for_outages_is_kept_unless_it_is_named(cli):
     def policy(*options):
         changed = cli("system", "set-defaults", "-l", "rpm:1", *options, "--output", "json").json
@@ -88,7 +88,7 @@ def test_the_policy_for_outages_is_kept_unless_it_is_named(cli):
     assert policy() is None
 
 
-@on_both_engines
+@dynamodb_first
 def test_the_principal_is_user_and_host_unless_told(cli, monkeypatch):
     monkeypatch.setenv("LOGNAME", "alice")
     alice = f"alice@{socket.gethostname()}"
@@ -100,7 +100,7 @@ def test_the_principal_is_user_and_host_unless_told(cli, monkeypatch):
     assert [each["principal"] for each in events] == ["bob", "deploy-bot", alice, "setup"]
 
 
-@on_both_engines
+@dynamodb_first
 def test_entity_show_says_where_each_limit_comes_from(cli):
     data = cli("entity", "show", "key-7", "--output", "json").json
     assert (data["exists"], data["parent_id"], data["cascade"]) == (True, "project-1", True)
@@ -118,7 +118,7 @@ def test_entity_show_says_where_each_limit_comes_from(cli):
     assert "project-1: entity, any resource" in text
 
 
-@on_both_engines
+@dynamodb_first
 def test_a_model_id_is_a_resource_of_every_command(cli, opened):
     model = "us.anthropic.claude-3-5-sonnet-20241022-v2:0"
     assert cli("resource", "set-defaults", model, "-l", "rpm:5").code == 0
@@ -134,7 +134,7 @@ def test_a_model_id_is_a_resource_of_every_command(cli, opened):
     assert cli("resource", "delete-defaults", model, "--yes").code == 0
 
 
-@on_both_engines
+@dynamodb_first
 def test_an_entity_is_moved_to_another_parent(cli, opened):
     cli("entity", "create", "project-2")
     moved = cli("entity", "set-parent", "key-7", "project-2", "--principal", "alice")
@@ -159,7 +159,7 @@ def test_an_entity_is_moved_to_another_parent(cli, opened):
     assert "no parent (was parent project-1, not charged)" in text
 
 
-@on_both_engines
+@dynamodb_first
 def test_entity_show_says_whether_the_parent_is_registered_and_has_limits(cli, opened):
     assert (
         cli("entity", "create", "key-8", "--parent", "projct-1", "--cascade", "--force").code == 0
@@ -180,7 +180,7 @@ def test_entity_show_says_whether_the_parent_is_registered_and_has_limits(cli, o
     assert (data["parent_exists"], data["parent_limits"]) == (False, "none")
 
 
-@on_both_engines
+@dynamodb_first
 def test_deleting_a_parent_names_its_children_and_what_becomes_of_them(cli, opened):
     for number in range(5):
         opened.create_entity(f"child-{number}", parent_id="project-1", cascade=number > 2)
@@ -208,7 +208,7 @@ def test_periods_of_any_length_are_taken_and_shown(cli, opened, text, limit, sho
     assert shown.split()[1] in cli("entity", "get-limits", "key-7").out
 
 
-@on_both_engines
+@dynamodb_first
 def test_bucket_show_tells_level_debt_wait_and_last_use(cli, engine):
     rpm, tpm = cli("bucket", "show", "key-7", "gpt-4", "--output", "json").json["buckets"]
     assert rpm["limit_name"] == "rpm"
@@ -223,14 +223,14 @@ def test_bucket_show_tells_level_debt_wait_and_last_use(cli, engine):
     assert "a level below zero is a debt" in found.err
 
 
-@on_both_engines
+@dynamodb_first
 def test_a_changed_limit_is_pointed_out_until_the_next_acquire(cli):
     cli("entity", "set-limits", "key-7", "-r", "gpt-4", "-l", "rpm:7", "-l", "tpm:7")
     found = cli("bucket", "show", "key-7")
     assert "limits have changed since the last acquire" in found.err
 
 
-@on_both_engines
+@dynamodb_first
 def test_reset_and_top_up_mend_a_bucket_and_are_audited(cli, opened):
     cli("bucket", "top-up", "key-7", "gpt-4", "-a", "tpm=500", "--principal", "ops")
     assert -501 <= opened.get_bucket("key-7", "gpt-4", "tpm").tokens <= -480
@@ -244,7 +244,7 @@ def test_reset_and_top_up_mend_a_bucket_and_are_audited(cli, opened):
     ]
 
 
-@on_both_engines
+@dynamodb_first
 def test_pause_shows_everywhere_until_it_is_lifted(cli, opened):
     opened.reset_bucket("key-7", "gpt-4")
     found = cli("bucket", "pause", "key-7", "gpt-4", "300", "--principal", "ops")
@@ -272,14 +272,14 @@ def test_pause_shows_everywhere_until_it_is_lifted(cli, opened):
     assert paused["details"] == {"until": iso_from_ms(until)}
 
 
-@on_both_engines
+@dynamodb_first
 def test_a_bucket_that_was_never_used_can_be_paused(cli):
     found = cli("bucket", "pause", "key-8", "gpt-4", "30")
     assert "paused on gpt-4" in found.out
     assert "'key-8' was not known before this change (did you mean 'key-7'?)" in found.err
 
 
-@on_both_engines
+@dynamodb_first
 def test_audit_events_page_newest_first(cli):
     for number in range(1, 4):
         cli("system", "set-defaults", "-l", f"rpm:{number}")
@@ -295,7 +295,7 @@ def test_audit_events_page_newest_first(cli):
     assert "rpm 3/min (was rpm 2/min)" in cli("audit", "list", "--system").out
 
 
-@on_both_engines
+@dynamodb_first
 def test_the_life_of_a_namespace_outlasts_it_and_names_its_principals(cli):
     def change(*args, principal):
         found = cli("namespace", *args, "--principal", principal, "--output", "json").json
@@ -316,7 +316,7 @@ def test_the_life_of_a_namespace_outlasts_it_and_names_its_principals(cli):
     ]
 
 
-@on_both_engines
+@dynamodb_first
 def test_entities_are_listed_with_their_parents_and_in_pages(cli, opened):
     for number in range(5):
         opened.create_entity(f"key-{number}", f"Key {number}", "project-2")
@@ -338,6 +338,7 @@ def test_entities_are_listed_with_their_parents_and_in_pages(cli, opened):
     assert "more" not in cli("entity", "list", "--limit", "7").err
 
 
+@pytest.mark.each_value_once
 @on_both_engines
 @pytest.mark.parametrize(
     ("args", "shown"),
@@ -358,7 +359,7 @@ def test_nothing_found_is_no_failure_but_is_said(cli, args, shown):
     assert shown in found.err
 
 
-@on_both_engines
+@dynamodb_first
 def test_names_that_would_play_tricks_on_a_terminal_are_spelled_out(cli, opened):
     opened.create_entity("evil", "\x1b[31mred\nline", metadata={"k": "\x07"})
     text = cli("entity", "show", "evil").out
@@ -396,6 +397,7 @@ def test_no_traceback_unless_debugging(tmp_path):
     assert "Traceback" in run(*args, ZAEL_DEBUG=1).stderr
 
 
+@pytest.mark.each_value_once
 @on_both_engines
 @pytest.mark.parametrize(
     ("words", "offered"),
@@ -475,7 +477,7 @@ def test_the_name_of_a_person_is_the_display_name(cli, words):
     assert "--display-name" not in cli("entity", "show", "key-1", "--name", "a b").err
 
 
-@on_both_engines
+@dynamodb_first
 def test_setting_one_limit_lists_those_that_no_longer_apply(cli, opened):
     found = cli("entity", "set-limits", "project-1", "-r", "gpt-4", "-l", "tpm:80000")
     assert found.out.splitlines() == [
@@ -496,7 +498,7 @@ def test_setting_one_limit_lists_those_that_no_longer_apply(cli, opened):
     assert "no longer applies" not in found.out
 
 
-@on_both_engines
+@dynamodb_first
 def test_a_limit_is_added_to_those_in_force(cli, opened):
     found = cli("entity", "set-limits", "project-1", "-r", "gpt-4", "-l", "tpm:80000", "--add")
     assert found.out == "project-1 on 'gpt-4': rpm 100/min, tpm 80,000/min (before: none)\n"

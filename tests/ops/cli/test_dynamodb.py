@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 from zae_limiter_contract.stopwatch import Stopwatch
 
-from tests.ops.cli.stores import on_both_engines, on_dynamodb
+from tests.ops.cli.stores import on_dynamodb, sqlite_first
 from tests.ops.cli.terminal import only_line, run, run_command
 from tests.support.dynamodb import Proxy, shared_endpoint
 from tests.support.dynamodb.tables import store_url, temporary_table
@@ -215,7 +215,7 @@ for args in {commands}:
 """
 
 
-@on_both_engines
+@sqlite_first
 def test_no_aws_library_is_imported_unless_something_has_to_be_asked_of_it(url):
     commands = [
         ["explain", "key-7", "gpt-4"],

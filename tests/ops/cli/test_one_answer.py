@@ -104,6 +104,7 @@ def text_of(page):
     return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", page)).split())
 
 
+@pytest.mark.each_value_once
 @on_both_engines
 def test_the_commands_say_what_refused(shell, refused):
     by = "{2} of {0} on {1}".format(*refused)
@@ -126,6 +127,7 @@ def test_the_commands_say_what_refused(shell, refused):
     assert summary["limited_by"] == list(refused)
 
 
+@pytest.mark.each_value_once
 @on_both_engines
 def test_the_page_says_what_refused(shell, refused):
     by = "{2} of {0} on {1}".format(*refused)
@@ -146,6 +148,7 @@ def test_the_page_says_what_refused(shell, refused):
         assert f"last by {by}" in levels
 
 
+@pytest.mark.each_value_once
 @on_both_engines
 def test_the_service_says_what_refused(shell, refused):
     with service_of(shell.url) as client:

@@ -5,7 +5,7 @@ import shlex
 from pathlib import Path
 
 from tests.ops.cli.inprocess import Ran
-from tests.ops.cli.stores import on_both_engines
+from tests.ops.cli.stores import dynamodb_first
 from tests.ops.cli.terminal import CTRL_C, terminal
 
 PAGE = Path(__file__).parents[3] / "docs/operations/runbooks.md"
@@ -25,7 +25,7 @@ def watched(url, *args):
         return Ran(screen.wait(), screen.output, "")
 
 
-@on_both_engines
+@dynamodb_first
 def test_the_commands_of_the_page_run_in_its_order(cli, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert len(lines()) > 20
@@ -35,7 +35,7 @@ def test_the_commands_of_the_page_run_in_its_order(cli, tmp_path, monkeypatch):
         assert found.code == 0, f"{line}: {found.err}"
 
 
-@on_both_engines
+@dynamodb_first
 def test_what_the_page_says_that_explain_says(cli, opened):
     page = PAGE.read_text(encoding="utf-8")
 

@@ -147,6 +147,7 @@ def test_a_deleted_namespace_is_recovered_or_purged(shell, hostile, paste):
     assert recover[2:] == purge[2:]
 
 
+@pytest.mark.each_value_once
 @on_both_engines
 @pytest.mark.parametrize(
     "listing",
@@ -176,6 +177,7 @@ def test_the_next_page_of_a_listing(shell, hostile, paste, listing):
     assert second == both[1:] != []
 
 
+@pytest.mark.each_value_once
 @on_both_engines
 @pytest.mark.parametrize("listing", [["entity", "list"], ["bucket", "list"], ["usage", "list"]])
 def test_the_next_page_after_the_longest_names(shell, paste, listing):

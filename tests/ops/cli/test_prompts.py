@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.ops.cli.stores import on_both_engines
+from tests.ops.cli.stores import on_both_engines, sqlite_first
 from tests.ops.cli.terminal import ANSI, COLOUR, CTRL_C, run, terminal
 from zae_limiter import SyncRepository
 
@@ -68,7 +68,7 @@ def test_yes_does_it_and_no_does_not(args, url):
     assert state(url) != before
 
 
-@on_both_engines
+@sqlite_first
 def test_ctrl_c_at_the_question_changes_nothing(url):
     before = state(url)
     with terminal("entity", "delete", "key-7", ZAEL_URL=url) as screen:
@@ -81,6 +81,7 @@ def test_ctrl_c_at_the_question_changes_nothing(url):
     assert state(url) == before
 
 
+@pytest.mark.each_value_once
 @on_both_engines
 @pytest.mark.parametrize("args", ASKING, ids=" ".join)
 def test_without_a_terminal_it_asks_for_the_option(args, cli, url):

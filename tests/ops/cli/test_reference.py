@@ -162,6 +162,7 @@ def _raise_one_threshold(url):
         pass
 
 
+@pytest.mark.each_value_once
 @on_both_engines
 @pytest.mark.parametrize(
     ("path", "command"), OF_STORES, ids=[" ".join(path) for path, _ in OF_STORES]

@@ -2,13 +2,14 @@
 
 import pytest
 
-from tests.ops.cli.stores import on_both_engines
+from tests.ops.cli.stores import dynamodb_first, on_both_engines
 from zae_limiter import SyncRateLimiter
 
 KEY = "'key-77' was not known before this change (did you mean 'key-7'?)"
 RESOURCE = "resource 'gtp-4' was not known before this change (did you mean 'gpt-4'?)"
 
 
+@pytest.mark.each_value_once
 @on_both_engines
 @pytest.mark.parametrize(
     ("args", "warnings"),
@@ -33,6 +34,7 @@ def test_a_change_of_an_unknown_name_suggests_a_known_one(cli, args, warnings):
     assert cli(*args, "--output", "json").json
 
 
+@pytest.mark.each_value_once
 @on_both_engines
 @pytest.mark.parametrize(
     ("args", "suggestion"),
@@ -55,6 +57,7 @@ def test_a_change_that_would_miss_its_target_is_refused(cli, opened, args, sugge
     assert opened.get_audit_events() == before
 
 
+@pytest.mark.each_value_once
 @on_both_engines
 @pytest.mark.parametrize(
     ("args", "suggestion"),
@@ -68,7 +71,7 @@ def test_a_removal_that_finds_nothing_suggests_a_known_name(cli, args, suggestio
     assert f"did you mean {suggestion}?" in cli(*args).err
 
 
-@on_both_engines
+@dynamodb_first
 def test_an_unknown_key_is_denied_with_force(cli, opened):
     refused = cli("entity", "set-mode", "leaked", "deny")
     assert "--force" in refused.error(1)
@@ -78,7 +81,7 @@ def test_an_unknown_key_is_denied_with_force(cli, opened):
     assert opened.get_mode("new-model").mode == "deny"
 
 
-@on_both_engines
+@dynamodb_first
 def test_an_unknown_key_that_is_only_used_is_suggested_and_known(cli, opened):
     with SyncRateLimiter(opened).acquire("tenant-5", "gpt-4", {"rpm": 1}):
         pass
@@ -87,6 +90,7 @@ def test_an_unknown_key_that_is_only_used_is_suggested_and_known(cli, opened):
     assert cli("entity", "set-mode", "tenant-5", "deny").code == 0  # its usage stays
 
 
+@pytest.mark.each_value_once
 @on_both_engines
 @pytest.mark.parametrize(
     ("args", "pause"),

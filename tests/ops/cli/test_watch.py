@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.ops.cli.stores import on_both_engines, on_dynamodb
+from tests.ops.cli.stores import on_dynamodb, sqlite_first
 from tests.ops.cli.terminal import INTERRUPTIBLE, MODULE, environment
 from tests.support.dynamodb import Proxy, shared_endpoint
 from zae_limiter import Limit, SyncRateLimiter, SyncRepository
@@ -84,7 +84,7 @@ def percents(process, count):
 # --- one look
 
 
-@on_both_engines
+@sqlite_first
 def test_one_look_shows_what_was_raised_in_the_running_windows(cli, spender):
     spender.use(tokens=800, usd="1.25")
     spender.use("user-8", tokens=499)
@@ -145,7 +145,7 @@ def test_a_store_that_is_missing_is_an_error(cli, tmp_path):
 # --- looking again and again
 
 
-@on_both_engines
+@sqlite_first
 def test_each_new_threshold_is_printed_once(url, spender, engine):
     spender.use(tokens=500)
     with watching(url, "--output", "json") as process:

@@ -65,6 +65,7 @@ def test_every_command_names_a_foreign_table(command, unique_name, tmp_path, con
             assert forms.content(unique_name) == before, words
 
 
+@pytest.mark.each_value_once
 @pytest.mark.parametrize("content", TABLES)
 @pytest.mark.parametrize("action", ["plan", "apply", "diff"])
 def test_the_provisioner_function_refuses_a_foreign_table(

@@ -86,6 +86,7 @@ ENVIRONMENT = (
 )
 
 
+@pytest.mark.each_value_once
 @pytest.mark.parametrize("python", interpreters(), ids=lambda path: path.parts[-3])
 def test_it_runs_in_a_bare_interpreter(function, file, python):
     event, answer = CALLS[function]

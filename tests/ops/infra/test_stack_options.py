@@ -138,6 +138,7 @@ def test_every_option_can_be_set_back_to_its_default_by_a_flag(name):
         option.check(name, default)
 
 
+@pytest.mark.each_value_once
 @pytest.mark.parametrize("builder", [RepositoryBuilder, SyncRepositoryBuilder])
 @pytest.mark.parametrize("name", FIELDS)
 def test_every_option_is_a_method_of_the_builder(builder, name):

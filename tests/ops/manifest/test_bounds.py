@@ -61,6 +61,7 @@ def nested(levels):
     return value
 
 
+@pytest.mark.each_value_once
 @pytest.mark.parametrize("levels", [MAX_DEPTH + 1, 100_000])
 @pytest.mark.parametrize(
     "document",

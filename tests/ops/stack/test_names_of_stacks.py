@@ -31,6 +31,7 @@ def test_no_command_asks_anything_about_a_stack_that_cannot_be(endpoint, capsys,
     assert endpoint.seen == []
 
 
+@pytest.mark.each_value_once
 @pytest.mark.parametrize("name", REASONS, ids=["too short", "too long"])
 @pytest.mark.parametrize("provision", ["stack", "table", "never"])
 def test_nor_does_an_opening(endpoint, name, provision):

@@ -367,6 +367,7 @@ def measured(writes):
     return longest
 
 
+@pytest.mark.each_value_once
 @pytest.mark.parametrize("name", SETS)
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_the_longest_expressions_fit(kind, name, record_property):

@@ -71,6 +71,7 @@ async def extra_units(world, proxy, limits, hours, after_turn):
     return round((seen.wcu + seen.refused - hours) / hours, 2)
 
 
+@pytest.mark.each_value_once
 @pytest.mark.parametrize("hours", [1, 3, 16])
 @pytest.mark.parametrize("limits", [2, 6])
 @pytest.mark.parametrize("aggregated", [False, True], ids=["clients", "aggregator"])

@@ -84,6 +84,7 @@ async def test_two_limits_and_refusals_by_a_parent_on_another_resource(bucket_of
     assert item_bytes(item) < 1024
 
 
+@pytest.mark.each_value_once
 @pytest.mark.parametrize("count", [4, 5])  # with five, the item has no ids of earlier writes
 @pytest.mark.parametrize("entity_id", [ENTITY, PARENT], ids=["child", "parent"])
 async def test_five_limits_and_long_names(bucket_of, entity_id, count):

@@ -42,6 +42,7 @@ async def client(world, admin, proxy):
     return await world.client(proxy, config_cache_ttl=TTL_S, request_timeout=10)
 
 
+@pytest.mark.each_value_once
 @pytest.mark.parametrize("warm", [False, True], ids=["cold", "expired"])
 async def test_a_crowd_reads_the_configuration_of_its_key_once(world, client, proxy, warm):
     if warm:
@@ -77,6 +78,7 @@ async def test_a_crowd_of_siblings_reads_the_parent_once(world, admin, client, p
     assert config_reads(measured) == count + 1
 
 
+@pytest.mark.each_value_once
 @pytest.mark.parametrize("at_once", [False, True])
 async def test_cold_entities_read_the_levels_that_they_share_once(world, client, proxy, at_once):
     entities = [f"user-{number}" for number in range(25)]

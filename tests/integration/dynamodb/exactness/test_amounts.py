@@ -35,6 +35,7 @@ FULL = pytest.mark.parametrize("state", [absent, just_full, overfull, overfull_b
 WHO = pytest.mark.parametrize("knows_it", [True, False], ids=["who knows it", "a newcomer"])
 
 
+@pytest.mark.fast("who knows it-overfull", "a newcomer-overfull_by_a_credit")
 @FULL
 @WHO
 async def test_the_whole_capacity_fits_into_a_full_bucket_once(world, state, knows_it):
@@ -48,6 +49,7 @@ async def test_the_whole_capacity_fits_into_a_full_bucket_once(world, state, kno
     assert (await user.refusal(rpm=10)).retry_after_seconds == 60
 
 
+@pytest.mark.fast("who knows it-absent", "a newcomer-just_full")
 @FULL
 @WHO
 async def test_more_than_the_capacity_never_fits(world, state, knows_it):
@@ -77,6 +79,7 @@ async def test_an_amount_beyond_one_of_two_limits_takes_nothing_of_the_other(wor
     assert (world.level("rpm"), world.level("tpm")) == (0, 0)
 
 
+@pytest.mark.fast("1-60001", "3-60000")
 @pytest.mark.parametrize("idle", [0, 1, 59_999, 60_000, 60_001, 3_600_000, 10**11])
 @pytest.mark.parametrize("how_many", [1, 3])
 async def test_after_any_idle_time_a_burst_is_at_most_the_capacity(world, idle, how_many):

@@ -117,6 +117,7 @@ def burst(world):
     return taken
 
 
+@pytest.mark.fast("-1", "10")
 @pytest.mark.parametrize("off_min", [-10, -1, 1, 10])
 async def test_a_host_whose_clock_is_minutes_off_neither_freezes_nor_floods(world, burst, off_min):
     """The server is right, and another client with a right clock uses the bucket, too."""

@@ -19,6 +19,7 @@ def counted(outcomes):
     return Counter(type(each).__name__ for each in outcomes)
 
 
+@pytest.mark.each_value_once
 @CLIENTS
 @pytest.mark.parametrize("idle_s", [30, 30.001, 4000], ids=["just full", "a bit over", "overfull"])
 async def test_400_tasks_on_a_full_bucket_get_exactly_its_capacity(world, clients, idle_s):

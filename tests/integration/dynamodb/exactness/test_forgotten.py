@@ -86,6 +86,7 @@ async def test_a_credit_after_another_client_has_made_the_bucket_anew(world):
     assert world.level() == 7000
 
 
+@pytest.mark.each_value_once
 @WHO
 @pytest.mark.parametrize("debt", [3, 40])
 async def test_a_debt_on_a_bucket_past_its_time_that_is_still_there(world, knows_it, debt):

@@ -5,6 +5,7 @@ import pytest
 from tests.integration.dynamodb.exactness.histories import History
 
 
+@pytest.mark.fast("2", "5")
 @pytest.mark.parametrize("seed", range(6))
 async def test_a_random_history_gives_out_what_is_there_and_no_more(world, proxy, seed):
     history = History(world, proxy, seed)

@@ -9,6 +9,7 @@ TEN = Limit.per_minute("rpm", 10)
 WHO = pytest.mark.parametrize("knows_it", [True, False], ids=["who knows it", "a newcomer"])
 
 
+@pytest.mark.each_value_once
 @WHO
 @pytest.mark.parametrize("debt", [1, 10, 50])
 async def test_a_debt_after_overflow_is_not_swallowed(world, knows_it, debt):

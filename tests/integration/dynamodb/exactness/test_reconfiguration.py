@@ -15,6 +15,7 @@ TPM = Limit.per_minute("tpm", 100)
 # --- a write under way meets a change of the limits
 
 
+@pytest.mark.each_value_once
 @pytest.mark.parametrize("new", [WIDE, NARROW])
 @pytest.mark.parametrize("idle_s", [0, 100_000], ids=["partly used", "overfull"])
 async def test_a_charge_under_way_meets_other_limits(world, proxy, new, idle_s):

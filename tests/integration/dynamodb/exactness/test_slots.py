@@ -83,6 +83,7 @@ async def test_two_thousand_slots_are_a_handful_of_numbers(client, world):
     assert max(sizes) <= 1024
 
 
+@pytest.mark.fast("error_after", "error_before")
 @pytest.mark.parametrize("kind", ["lose_answer", "error_after", "close", "error_before", "late"])
 async def test_an_acquire_without_an_answer_leaks_no_slot_beyond_its_ttl(
     client, proxy, world, kind
@@ -106,6 +107,7 @@ async def test_an_acquire_without_an_answer_leaks_no_slot_beyond_its_ttl(
     assert free(world.item()) == 5
 
 
+@pytest.mark.fast("close", "throttle")
 @pytest.mark.parametrize("kind", ["lose_answer", "close", "error_after", "throttle"])
 async def test_a_release_without_an_answer_is_not_made_twice(client, proxy, world, kind):
     async with client.acquire(parallel=2):

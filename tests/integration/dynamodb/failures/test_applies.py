@@ -11,6 +11,7 @@ MANIFEST = LimitsManifest.from_dict({"system": {"limits": {"rpm": 9}}, "entities
 TRANSACTIONS = 6
 
 
+@pytest.mark.fast("lose_answer-2", "error_after-3")
 @pytest.mark.parametrize("skip", range(TRANSACTIONS))
 @pytest.mark.parametrize(
     "kind",

@@ -35,6 +35,7 @@ async def begun(client, estimate):
     return block, await block.__aenter__()
 
 
+@pytest.mark.fast("0.01-error_before", "5-throttle")
 @pytest.mark.parametrize("kind", [*CARRIED_OUT, "error_before", "throttle"])
 @pytest.mark.parametrize("cost", ["0.01", "5"])
 async def test_one_fault_at_the_end_of_each_call_costs_nothing(client, proxy, kind, cost):

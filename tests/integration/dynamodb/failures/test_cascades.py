@@ -48,6 +48,7 @@ def counted(world):
     return world.admitted(USER), world.admitted(PARENT)
 
 
+@pytest.mark.fast("error_before-parent", "black_hole-parent")
 @SIDES
 @pytest.mark.parametrize("kind", NOT_MADE)
 async def test_what_one_side_did_not_get_the_other_gives_back(world, client, proxy, side, kind):
@@ -65,6 +66,7 @@ async def test_what_one_side_did_not_get_the_other_gives_back(world, client, pro
     assert levels(world) == (0, 10_000)
 
 
+@pytest.mark.fast("lose_answer-child", "garble-child", "error_before-child")
 @SIDES
 @pytest.mark.parametrize("kind", [*CARRIED_OUT, "error_before"])
 async def test_a_side_without_a_proper_answer_is_charged_once(world, client, proxy, side, kind):
@@ -75,6 +77,7 @@ async def test_a_side_without_a_proper_answer_is_charged_once(world, client, pro
     assert counted(world) == (2, 2)
 
 
+@pytest.mark.fast("cut_answer-parent", "error_after-parent")
 @SIDES
 @pytest.mark.parametrize("kind", CARRIED_OUT)
 async def test_a_side_that_cannot_be_looked_for_keeps_its_charge(world, client, proxy, side, kind):
@@ -112,6 +115,7 @@ async def test_a_parent_that_refuses_gives_the_child_its_tokens_back(world, clie
     assert counted(world) == (1, 2)
 
 
+@pytest.mark.fast("lose_answer", "garble", "throttle")
 @pytest.mark.parametrize("kind", [*CARRIED_OUT, "throttle"])
 async def test_a_refund_to_the_child_without_a_proper_answer_is_made_once(
     world, client, proxy, kind
@@ -157,6 +161,7 @@ async def test_a_store_that_falls_silent_between_the_sides_is_decided_within_the
     assert watch.within(TIMEOUT_S)
 
 
+@pytest.mark.fast("lose_answer-child", "garble-child", "error_before-child")
 @SIDES
 @pytest.mark.parametrize("kind", [*CARRIED_OUT, "error_before"])
 async def test_a_debt_to_both_sides_is_made_once(world, client, proxy, side, kind):
@@ -201,6 +206,7 @@ async def test_a_release_that_one_side_does_not_get_is_not_made_twice_on_the_oth
     assert parent == (19_000 if side == USER else 16_000)
 
 
+@pytest.mark.fast("throttle", "lose_answer")
 @pytest.mark.parametrize("kind", ["throttle", "error_before", "lose_answer", None])
 async def test_cancelled_callers_of_a_cascade_get_their_tokens_back(world, client, proxy, kind):
     proxy.link.request_ms = 8
@@ -223,6 +229,7 @@ async def test_cancelled_callers_of_a_cascade_get_their_tokens_back(world, clien
         assert (child, parent) == (9000 - 1000 * admitted, 19_000 - 1000 * admitted)
 
 
+@pytest.mark.fast("cut_answer", "error_before")
 @pytest.mark.parametrize("kind", [*CARRIED_OUT, "error_before", "throttle"])
 async def test_a_crowd_of_children_never_gets_more_than_the_parent_has(world, proxy, kind):
     setup = await world.family(child=[CHILD], parent=[Limit.per_hour("rpm", 5)])

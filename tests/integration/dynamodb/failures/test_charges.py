@@ -32,6 +32,7 @@ async def recovered(world, client, level):
 # --- it can be known what became of it
 
 
+@pytest.mark.fast("cut_answer-partly_used", "error_after-absent")
 @STATES
 @pytest.mark.parametrize("kind", [*CARRIED_OUT, "error_before"])
 async def test_a_charge_without_a_proper_answer_is_made_and_admitted_once(
@@ -47,6 +48,7 @@ async def test_a_charge_without_a_proper_answer_is_made_and_admitted_once(
     await recovered(world, client, before - 2)
 
 
+@pytest.mark.fast("lose_answer-absent", "garble-overfull", "error_before-partly_used")
 @STATES
 @pytest.mark.parametrize("kind", [*CARRIED_OUT, "error_before"])
 async def test_a_refusal_after_a_fault_is_exact(world, proxy, state, kind):
@@ -118,6 +120,7 @@ async def test_connections_that_were_closed_while_idle_are_not_noticed(world, pr
     await recovered(world, client, 5)
 
 
+@pytest.mark.each_value_once
 @pytest.mark.parametrize("policy", ["block", "allow"])
 @pytest.mark.parametrize("kind", ["deny", "expired"])
 async def test_a_denial_is_no_outage(world, proxy, policy, kind):
@@ -156,6 +159,7 @@ async def test_a_connection_that_breaks_before_the_store_is_reached_charges_noth
     assert world.level() == 0
 
 
+@pytest.mark.fast("cut_answer-partly_used", "error_after-absent")
 @STATES
 @pytest.mark.parametrize("kind", CARRIED_OUT)
 async def test_a_charge_that_cannot_be_looked_for_is_not_refunded(world, proxy, state, kind):
@@ -171,6 +175,7 @@ async def test_a_charge_that_cannot_be_looked_for_is_not_refunded(world, proxy, 
     await recovered(world, client, before - 2)
 
 
+@pytest.mark.fast("cut_answer-4-False", "error_after-4-False")
 @pytest.mark.parametrize(("others", "is_admitted"), [(3, True), (4, False)])
 @pytest.mark.parametrize("kind", CARRIED_OUT)
 async def test_the_item_shows_a_charge_after_three_other_writes(
@@ -235,6 +240,7 @@ async def test_a_charge_that_was_not_made_before_others_wrote_is_not_made_again(
     await recovered(world, user, 10 - 2 - 3)
 
 
+@pytest.mark.each_value_once
 @STATES
 @pytest.mark.parametrize("hold", [False, True], ids=["reset", "timeout"])
 async def test_a_late_original_is_charged_once_and_not_admitted(world, proxy, state, hold):
@@ -319,6 +325,7 @@ async def test_silence_is_decided_within_two_seconds_by_default(world, proxy):
     await recovered(world, client, 9)
 
 
+@pytest.mark.each_value_once
 @STATES
 @pytest.mark.parametrize("operation", ["UpdateItem", None], ids=["writes", "everything"])
 async def test_silence_is_decided_within_the_timeout(world, proxy, state, operation):
@@ -332,6 +339,7 @@ async def test_silence_is_decided_within_the_timeout(world, proxy, state, operat
     assert world.level() == 0
 
 
+@pytest.mark.fast("black_hole", "error_before")
 @pytest.mark.parametrize("kind", ["black_hole", "close", "error_before", "throttle"])
 async def test_an_outage_that_admits_charges_nothing(world, proxy, kind):
     client = await world.client(proxy, request_timeout=TIMEOUT_S, on_unavailable="allow")
@@ -359,6 +367,7 @@ async def test_an_outage_that_admits_leaves_a_charge_that_was_made(world, proxy)
 # --- many at once, and callers that go away
 
 
+@pytest.mark.fast("lose_answer", "error_after")
 @pytest.mark.parametrize("kind", [*CARRIED_OUT, "error_before", "throttle"])
 async def test_a_crowd_through_faults_gets_no_more_than_is_there(world, proxy, kind):
     clients = [await world.client(proxy) for _ in range(2)]
@@ -372,6 +381,7 @@ async def test_a_crowd_through_faults_gets_no_more_than_is_there(world, proxy, k
     assert world.spent() == 1000 * world.admitted()
 
 
+@pytest.mark.fast("lose_answer", "error_after")
 @pytest.mark.parametrize("kind", [None, *CARRIED_OUT, "error_before", "throttle"])
 async def test_cancelled_callers_get_their_tokens_back(world, proxy, kind):
     """Cancelled while their charge is under way; what it became is known in the end."""

@@ -40,6 +40,7 @@ async def test_a_balancer_that_closes_after_every_fifth_answer_is_not_noticed(wo
     assert world.spent() == 100_000
 
 
+@pytest.mark.each_value_once
 @STATES
 async def test_a_write_to_a_connection_that_was_closed_is_repeated(world, proxy, state):
     client = await through(world, proxy)
@@ -61,6 +62,7 @@ async def test_a_repetition_meets_further_closed_connections(world, proxy):
     assert world.level() == 7000
 
 
+@pytest.mark.each_value_once
 @STATES
 async def test_the_original_arrives_after_all(world, proxy, state):
     """It is charged once: the repetition has left the same id on the item."""
@@ -74,6 +76,7 @@ async def test_the_original_arrives_after_all(world, proxy, state):
     assert (await stats(client)).repeated_writes == 1
 
 
+@pytest.mark.each_value_once
 @STATES
 @pytest.mark.parametrize(("others", "extra"), [(3, 0), (4, 1)])
 async def test_the_original_arrives_after_writes_of_another_client(

@@ -66,6 +66,7 @@ def again(proxy, skip=0):
     return proxy.fault("again", operation="UpdateItem", skip=skip, times=1, delay_ms=None)
 
 
+@pytest.mark.each_value_once
 @STATES
 @BETWEEN
 async def test_a_charge_is_made_once_beside_other_writes(world, proxy, state, others):

@@ -185,6 +185,20 @@ CALLS = {
 }
 
 
+@pytest.mark.fast(
+    "acquire a new bucket",
+    "create_entity",
+    "get_children",
+    "list_resources",
+    "delete_limits",
+    "set_resource_defaults",
+    "get_bucket",
+    "get_resource_buckets",
+    "register_namespace",
+    "get_audit_events",
+    "get_version_record",
+    "apply",
+)
 @pytest.mark.parametrize("name", CALLS)
 def test_what_a_portal_answers_is_no_answer(repository, portal, table, name):
     content = OF_A_PORTAL[len(name) % len(OF_A_PORTAL)]

@@ -33,6 +33,7 @@ async def test_a_charge_that_does_not_fit_the_cached_level_fits_the_stored_one(w
     assert world.level() == 3000
 
 
+@pytest.mark.fast("0-error_before", "1-error_after")
 @pytest.mark.parametrize("kind", [*CARRIED_OUT, "error_before", "throttle", "close"])
 @pytest.mark.parametrize("which", [0, 1])
 async def test_a_fault_of_one_write_is_not_taken_for_the_success_of_another(
@@ -57,6 +58,7 @@ async def test_a_fault_of_one_write_is_not_taken_for_the_success_of_another(
         await fault_of_one("user-1")
 
 
+@pytest.mark.fast("cut_answer", "error_after")
 @pytest.mark.parametrize("kind", CARRIED_OUT)
 async def test_a_crowd_whose_common_write_lost_its_answer_is_admitted_once(world, proxy, kind):
     client = await world.client(proxy)

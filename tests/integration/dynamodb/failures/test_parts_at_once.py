@@ -51,6 +51,7 @@ def spent(world, name="tokens"):
     return milli.pop() // 1000
 
 
+@pytest.mark.each_value_once
 @REFUSALS
 @SIDES
 @pytest.mark.parametrize("cost", [20, 80])

@@ -43,6 +43,7 @@ async def give_back(client, amount):
 # --- it can be known what became of it
 
 
+@pytest.mark.fast("lose_answer", "error_after")
 @pytest.mark.parametrize("kind", [*CARRIED_OUT, "error_before", "throttle"])
 async def test_a_credit_without_a_proper_answer_is_made_once(world, client, proxy, kind):
     await client.take(rpm=6)
@@ -53,6 +54,7 @@ async def test_a_credit_without_a_proper_answer_is_made_once(world, client, prox
     assert client.repo.lost_settlements == 0
 
 
+@pytest.mark.fast("1-lose_answer", "30-cut_answer")
 @pytest.mark.parametrize("kind", [*CARRIED_OUT, "error_before", "throttle"])
 @pytest.mark.parametrize("debt", [1, 30])
 async def test_a_debt_without_a_proper_answer_is_made_once(world, client, proxy, kind, debt):
@@ -65,6 +67,7 @@ async def test_a_debt_without_a_proper_answer_is_made_once(world, client, proxy,
     assert client.repo.lost_settlements == 0
 
 
+@pytest.mark.fast("lose_answer", "garble", "error_before")
 @pytest.mark.parametrize("kind", [*CARRIED_OUT, "error_before"])
 async def test_a_debt_on_a_forgotten_bucket_is_made_once(world, client, proxy, kind):
     async with client.acquire(rpm=3) as lease:
@@ -77,6 +80,7 @@ async def test_a_debt_on_a_forgotten_bucket_is_made_once(world, client, proxy, k
     assert world.ttl_ms() >= world.full_at_ms()
 
 
+@pytest.mark.fast("lose_answer", "garble")
 @pytest.mark.parametrize("kind", CARRIED_OUT)
 async def test_a_debt_in_one_limit_and_a_credit_in_another_are_made_once(
     world, client, proxy, kind
@@ -93,6 +97,7 @@ async def test_a_debt_in_one_limit_and_a_credit_in_another_are_made_once(
 # --- what was settled at once
 
 
+@pytest.mark.fast("lose_answer-1", "garble-1")
 @pytest.mark.parametrize("cost", [1, 5])
 @pytest.mark.parametrize("kind", CARRIED_OUT)
 async def test_what_is_settled_at_once_and_not_answered_is_written_once(
@@ -108,6 +113,7 @@ async def test_what_is_settled_at_once_and_not_answered_is_written_once(
     assert world.spent() == 1000 * cost
 
 
+@pytest.mark.each_value_once
 @pytest.mark.parametrize("cost", [1, 5])
 @pytest.mark.parametrize("kind", ["close", "throttle", "deny"])
 async def test_what_could_not_be_settled_at_once_is_written_at_the_end(
@@ -174,6 +180,7 @@ async def test_a_settlement_that_met_refused_connections_is_made_later(world, cl
 # --- its outcome is unknown: it is looked for, and never made twice
 
 
+@pytest.mark.fast("lose_answer", "garble")
 @pytest.mark.parametrize("kind", CARRIED_OUT)
 async def test_a_credit_that_could_not_be_looked_for_is_found_later(world, client, proxy, kind):
     await client.take(rpm=1)
@@ -248,6 +255,7 @@ async def test_a_settlement_that_may_wait_in_the_network_is_looked_for_and_not_r
     assert world.level() == 6000
 
 
+@pytest.mark.each_value_once
 @pytest.mark.parametrize("kind", ["close", "black_hole"])
 @pytest.mark.parametrize("change", [-2, 2])
 async def test_a_settlement_of_unknown_outcome_is_given_up_when_the_client_is_closed(
@@ -288,6 +296,7 @@ async def test_a_settlement_is_given_up_when_too_many_writes_have_followed_to_te
 # --- release() and then a block that fails
 
 
+@pytest.mark.fast("lose_answer", "error_after", "None")
 @pytest.mark.parametrize("kind", [*CARRIED_OUT, "error_before", "throttle", None])
 async def test_a_release_that_is_known_to_be_made_is_not_made_again(world, client, proxy, kind):
     await client.take(rpm=4)
@@ -301,6 +310,7 @@ async def test_a_release_that_is_known_to_be_made_is_not_made_again(world, clien
     assert (world.level(), world.spent()) == (6000, 4000)
 
 
+@pytest.mark.fast("lose_answer", "garble")
 @pytest.mark.parametrize("kind", CARRIED_OUT)
 async def test_a_release_that_was_made_unnoticed_is_not_made_again(world, client, proxy, kind):
     await client.take(rpm=4)
@@ -316,6 +326,7 @@ async def test_a_release_that_was_made_unnoticed_is_not_made_again(world, client
     assert (world.level(), world.spent()) == (6000, 4000)
 
 
+@pytest.mark.fast("cut_answer", "error_after")
 @pytest.mark.parametrize("kind", CARRIED_OUT)
 async def test_a_release_that_was_made_and_may_not_be_looked_for_is_not_made_again(
     world, client, proxy, kind
@@ -381,6 +392,7 @@ async def test_a_release_that_was_certainly_not_made_is_given_back_in_the_end(
     assert (world.level(), world.spent()) == (6000, 4000)
 
 
+@pytest.mark.fast("lose_answer", "garble", "error_before")
 @pytest.mark.parametrize("kind", [*CARRIED_OUT, "error_before"])
 async def test_more_tokens_within_a_lease_are_charged_once(world, client, proxy, kind):
     async with client.acquire(rpm=2) as lease:

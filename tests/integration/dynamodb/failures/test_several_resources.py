@@ -103,6 +103,7 @@ async def test_a_bucket_that_is_known_to_be_short_costs_no_write(world, admin, p
     assert await levels(admin) == (9, 0)
 
 
+@pytest.mark.fast("error_before-second", "black_hole-second")
 @SIDES
 @pytest.mark.parametrize("kind", NOT_MADE)
 async def test_a_charge_that_was_not_made_gives_the_others_back(
@@ -120,6 +121,7 @@ async def test_a_charge_that_was_not_made_gives_the_others_back(
     assert await budget(admin) == (Decimal(0), Decimal(0))
 
 
+@pytest.mark.fast("lose_answer-first", "garble-first", "error_before-first")
 @SIDES
 @pytest.mark.parametrize("kind", [*CARRIED_OUT, "error_before"])
 async def test_a_charge_without_a_proper_answer_is_made_once(admin, client, proxy, resource, kind):
@@ -130,6 +132,7 @@ async def test_a_charge_without_a_proper_answer_is_made_once(admin, client, prox
     assert await budget(admin) == (Decimal("0.50"), Decimal(0))
 
 
+@pytest.mark.fast("cut_answer-second-allow", "error_after-second-allow")
 @pytest.mark.parametrize("policy", ["block", "allow"])
 @SIDES
 @pytest.mark.parametrize("kind", CARRIED_OUT)
@@ -156,6 +159,7 @@ async def test_a_charge_of_unknown_outcome_heals_and_the_other_is_given_back(
     await take(admin, 10, "1.00")
 
 
+@pytest.mark.fast("lose_answer", "garble", "throttle")
 @pytest.mark.parametrize("kind", [*CARRIED_OUT, "throttle"])
 async def test_a_refund_without_a_proper_answer_is_made_once(admin, client, proxy, kind):
     async with admin.limiter.acquire(USER, MODEL, {"rpm": 9}):

@@ -46,6 +46,7 @@ def threads(stack, proxy, unique_name):
         yield threads
 
 
+@pytest.mark.fast("cut_answer", "error_after")
 @CARRIED_OUT
 def test_a_charge_without_a_proper_answer_is_made_and_admitted_once(threads, proxy, kind):
     with proxy.fault(kind, operation="UpdateItem", times=1):
@@ -53,6 +54,7 @@ def test_a_charge_without_a_proper_answer_is_made_and_admitted_once(threads, pro
     assert threads.level() == 7000
 
 
+@pytest.mark.fast("cut_answer", "error_after")
 @CARRIED_OUT
 def test_a_credit_without_a_proper_answer_is_made_once(threads, proxy, kind):
     with failing(), threads.acquire(rpm=3):
@@ -62,6 +64,7 @@ def test_a_credit_without_a_proper_answer_is_made_once(threads, proxy, kind):
     assert threads.repo.lost_settlements == 0
 
 
+@pytest.mark.fast("cut_answer", "error_after")
 @CARRIED_OUT
 def test_a_debt_without_a_proper_answer_is_made_once(threads, proxy, kind):
     with threads.acquire(rpm=3) as lease:
@@ -70,6 +73,7 @@ def test_a_debt_without_a_proper_answer_is_made_once(threads, proxy, kind):
     assert threads.level() == -14_000
 
 
+@pytest.mark.fast("lose_answer", "garble")
 @CARRIED_OUT
 def test_a_release_that_was_made_unnoticed_is_not_made_again(threads, proxy, kind):
     threads.take(rpm=3)
@@ -91,6 +95,7 @@ def test_silence_is_decided_within_the_timeout(threads, proxy):
     assert threads.level() == 9000
 
 
+@pytest.mark.fast("error_before", "throttle")
 @pytest.mark.parametrize("kind", ["lose_answer", "error_before", "error_after", "throttle"])
 def test_a_crowd_through_faults_gets_no_more_than_is_there(threads, proxy, kind):
     def one(_):

@@ -31,6 +31,7 @@ async def client(world, proxy, told):
     return client
 
 
+@pytest.mark.fast("close", "throttle", "black_hole")
 @pytest.mark.parametrize("kind", NOT_MADE)
 async def test_a_mark_that_fails_is_made_after_a_later_answer(client, proxy, told, kind, caplog):
     caplog.set_level(logging.WARNING, "zae_limiter")
@@ -44,6 +45,7 @@ async def test_a_mark_that_fails_is_made_after_a_later_answer(client, proxy, tol
     assert told.percents == [50]
 
 
+@pytest.mark.fast("error_before", "deny")
 @pytest.mark.parametrize("kind", NOT_MADE)
 async def test_an_exhausted_quota_is_marked_after_a_later_rejection(
     client, proxy, told, kind, caplog
@@ -61,6 +63,7 @@ async def test_an_exhausted_quota_is_marked_after_a_later_rejection(
     assert told.exhausted == [902]
 
 
+@pytest.mark.fast("lose_answer", "cut_answer")
 @pytest.mark.parametrize("kind", MADE)
 async def test_a_mark_without_a_proper_answer_is_not_raised_twice(client, proxy, told, kind):
     with proxy.fault(kind, when=is_mark, times=1) as fault:

@@ -10,6 +10,7 @@ TWENTY = Limit.per_minute("rpm", 20)
 CARRIED_OUT = ("lose_answer", "cut_answer", "garble", "error_after")
 
 
+@pytest.mark.fast("cut_answer", "error_before")
 @pytest.mark.parametrize("kind", [*CARRIED_OUT, "error_before", "close", "late"])
 async def test_a_second_write_for_a_group_is_not_taken_for_its_first(world, proxy, kind):
     """The first write is for the charges that seem to fit, the second one for the rest."""

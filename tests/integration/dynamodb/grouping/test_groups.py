@@ -136,6 +136,7 @@ async def test_a_caller_that_is_cancelled_while_waiting_is_not_charged(ready, qu
     assert seen.calls == 1
 
 
+@pytest.mark.fast("0", "25", "60")
 @pytest.mark.parametrize("after_ms", [0, 5, 15, 25, 30, 45, 60])
 async def test_cancelled_callers_get_their_share_back_whenever_it_strikes(
     ready, repo, limiter, proxy, after_ms
@@ -168,6 +169,7 @@ def carries(tokens):
     return is_it
 
 
+@pytest.mark.fast("lose_answer", "error_before", "close")
 @pytest.mark.parametrize("kind", [*KNOWABLE, "close"])
 async def test_a_group_whose_answer_is_lost_is_charged_once_and_told_alike(
     ready, repo, limiter, proxy, kind

@@ -66,6 +66,7 @@ async def test_tokens_that_another_client_gives_back_are_seen_after_the_ttl(
     await take(emptied, 60)
 
 
+@pytest.mark.fast("release", "reset", "limits")
 @pytest.mark.parametrize("how", ["release", "failure", "reset", "top_up", "limits"])
 async def test_what_this_client_gives_back_is_seen_at_once(emptied, repo, clock, how):
     if how == "reset":

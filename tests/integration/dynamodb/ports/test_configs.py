@@ -146,6 +146,7 @@ async def test_the_registries_count_exactly(ports, raw):
     assert await ports.configs.resources_with_defaults(NS) == []
 
 
+@pytest.mark.fast("SK", "a/b.c-d_e")
 @pytest.mark.parametrize("resource", ["PK", "SK", "GSI4PK", "a/b.c-d_e"])
 async def test_a_resource_may_be_called_like_an_attribute(ports, resource):
     await put(ports, "user", resource, limits(1))
@@ -250,6 +251,7 @@ async def test_what_was_changed_here_is_read_consistently_for_a_while(proxied, p
 # --- what can go wrong
 
 
+@pytest.mark.fast("lose_answer", "cut_answer", "late")
 @pytest.mark.parametrize("kind", ["lose_answer", "error_after", "cut_answer", "garble", "late"])
 async def test_a_change_without_an_answer_is_made_and_logged_once(proxied, proxy, raw, kind):
     with proxy.fault(kind, operation="TransactWriteItems", times=1, delay_ms=50):

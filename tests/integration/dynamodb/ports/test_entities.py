@@ -82,6 +82,7 @@ def test_of_many_threads_that_create_the_same_one_succeeds(sync_ports):
     assert len(sync_ports.audit.events(NS, "user", None, 100)) == 1
 
 
+@pytest.mark.fast("error_after", "late")
 @pytest.mark.parametrize("kind", ["lose_answer", "error_after", "cut_answer", "late"])
 async def test_an_entity_whose_answer_was_lost_is_not_taken_for_another_s(proxied, proxy, kind):
     with proxy.fault(kind, operation="TransactWriteItems", times=1, delay_ms=50):
@@ -197,6 +198,7 @@ async def test_a_large_entity_is_deleted_whole(ports, raw, is_created):
     assert {resource_count(registry, resource) for resource in resources} == {1}
 
 
+@pytest.mark.fast("True-0", "True-2")
 @pytest.mark.parametrize(
     ("is_created", "done"),
     [

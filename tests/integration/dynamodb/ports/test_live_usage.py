@@ -40,6 +40,7 @@ def counted(origin, hour, tokens, admitted=1):
     return OriginHour(origin, hour, {"rpm": (tokens * 1000, 0)}, admitted)
 
 
+@pytest.mark.fast("subject1", "subject3")
 @pytest.mark.parametrize("subject", SUBJECTS)
 async def test_an_announced_hour_is_read_from_its_bucket(ports, raw, write, subject):
     raw.put(bucket_with_hours(USER, "a", HOUR + 5, 7, finished=(HOUR + 2, 3)))
@@ -55,6 +56,7 @@ async def test_usage_of_an_entity_needs_no_announcement(ports, raw, write, subje
     assert await used(ports, subject) == {1: 2, 2: 13, 5: 7}
 
 
+@pytest.mark.fast("subject1", "subject3")
 @pytest.mark.parametrize("subject", SUBJECTS)
 async def test_all_shards_are_added_up(ports, raw, write, subject):
     for number, shards in ((0, 4), (1, 2), (2, 4)):
@@ -66,6 +68,7 @@ async def test_all_shards_are_added_up(ports, raw, write, subject):
     assert await used(ports, subject) == {1: 133}
 
 
+@pytest.mark.fast("subject1", "subject3")
 @pytest.mark.parametrize("subject", SUBJECTS)
 async def test_a_stored_hour_is_final(ports, raw, write, subject):
     """The bucket has turned since, or holds the same hour until it is cleared."""
@@ -75,6 +78,7 @@ async def test_a_stored_hour_is_final(ports, raw, write, subject):
     assert await used(ports, subject) == {2: 3, 5: 7}
 
 
+@pytest.mark.fast("subject0", "subject2")
 @pytest.mark.parametrize("subject", SUBJECTS)
 async def test_an_hour_of_another_life_of_the_bucket_is_not_counted(ports, raw, write, subject):
     raw.put(bucket_with_hours(USER, "new", HOUR + 2, 7))
@@ -83,18 +87,21 @@ async def test_an_hour_of_another_life_of_the_bucket_is_not_counted(ports, raw, 
     assert await used(ports, subject) == {2: 7}
 
 
+@pytest.mark.fast("subject1", "subject3")
 @pytest.mark.parametrize("subject", SUBJECTS)
 async def test_an_announced_hour_without_a_bucket_is_nothing(ports, write, subject):
     write(day_row.announce(USER.shard(0), DAY, "a", KEPT_DAYS))
     assert await used(ports, subject) == {}
 
 
+@pytest.mark.fast("subject1", "subject3")
 @pytest.mark.parametrize("subject", SUBJECTS)
 async def test_a_late_credit_makes_an_hour_negative(ports, write, subject):
     write(day_row.late_credit(USER, HOUR + 3, "65f.1", {"rpm": (-5000, 0)}, KEPT_DAYS))
     assert await used(ports, subject) == {3: -5}
 
 
+@pytest.mark.fast("subject1-1", "subject3-3")
 @pytest.mark.parametrize("read", range(4))
 @pytest.mark.parametrize("subject", SUBJECTS)
 async def test_an_hour_that_is_stored_during_the_query_is_counted_once(

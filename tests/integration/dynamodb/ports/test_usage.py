@@ -82,6 +82,7 @@ async def test_a_day_is_one_flat_item(raw, ports):
     }
 
 
+@pytest.mark.fast("a-None-0", "b-gpt/4-0")
 @pytest.mark.parametrize(
     "seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))]
 )
@@ -231,6 +232,7 @@ async def test_the_ends_of_time_can_be_asked_for(ports, raw, times):
         assert len(page) == (0 if times[0] == "9999-12-31" else 3)
 
 
+@pytest.mark.fast("nonsense", "#")
 @pytest.mark.parametrize("next_key", ["nonsense", "a#b#c#d", "#", 5])
 async def test_a_key_that_no_page_has_returned_is_refused(ports, next_key):
     with pytest.raises(ValidationError) as caught:

@@ -3,6 +3,7 @@
 import pytest
 
 
+@pytest.mark.fast("settle", "configuration")
 @pytest.mark.parametrize(
     "what", ["stats", "acquire", "settle", "cascade", "buckets", "configuration"]
 )

@@ -57,6 +57,7 @@ def left(world):
     return world.level() // 1000
 
 
+@pytest.mark.fast("gathered-64", "from one shard-80")
 @MOMENTS
 @pytest.mark.parametrize("amount", [60, 20], ids=["gathered", "from one shard"])
 async def test_a_charge(world, client, slow, after_ms, amount):
@@ -66,6 +67,7 @@ async def test_a_charge(world, client, slow, after_ms, amount):
     assert left(world) == (96 if was_stopped else 96 - amount)
 
 
+@pytest.mark.fast("16", "64")
 @MOMENTS
 async def test_a_charge_with_limits_that_are_new_to_all_shards(world, client, slow, after_ms):
     await world.limits(HUNDRED, Limit.per_minute("tpm", 1000))
@@ -77,6 +79,7 @@ async def test_a_charge_with_limits_that_are_new_to_all_shards(world, client, sl
     assert world.level("tpm") == 100_000
 
 
+@pytest.mark.fast("20-64", "80-80")
 @MOMENTS
 @pytest.mark.parametrize("amount", [20, 80])
 async def test_a_lease_that_is_given_back(world, client, slow, after_ms, amount):
@@ -87,6 +90,7 @@ async def test_a_lease_that_is_given_back(world, client, slow, after_ms, amount)
     assert left(world) == 96
 
 
+@pytest.mark.fast("16", "64")
 @MOMENTS
 async def test_a_debt(world, client, slow, after_ms):
     acquire = client.acquire(rpm=1)
@@ -98,6 +102,7 @@ async def test_a_debt(world, client, slow, after_ms):
     assert min(world.levels().values()) >= 0
 
 
+@pytest.mark.fast("32", "80")
 @MOMENTS
 async def test_a_release_of_a_lease_that_is_then_given_back(world, client, slow, after_ms):
     async def lease():
@@ -110,6 +115,7 @@ async def test_a_release_of_a_lease_that_is_then_given_back(world, client, slow,
     assert left(world) == 96
 
 
+@pytest.mark.fast("0", "48")
 @MOMENTS
 async def test_some_of_a_crowd(world, client, slow, after_ms):
     """Their charges travel together."""

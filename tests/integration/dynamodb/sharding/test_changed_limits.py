@@ -6,6 +6,7 @@ from tests.integration.dynamodb.sharding.world import rpm
 from zae_limiter.admission.shards.tree import Shard
 
 
+@pytest.mark.each_value_once
 @pytest.mark.parametrize("trusts_s", [0, 60], ids=["looks before", "finds out on the way"])
 @pytest.mark.parametrize("on_unavailable", ["block", "allow"])
 async def test_a_large_charge_with_outdated_limits_is_made_with_those_that_hold(

@@ -44,6 +44,7 @@ async def half_full(world, shape, how):
     assert world.level() == 50_000
 
 
+@pytest.mark.fast("async-evenly-even-2", "async-in some-even-4")
 @SHAPE
 @pytest.mark.parametrize("how", ["evenly", "in some"])
 async def test_thirty_percent_can_be_had_where_half_is_there(either, shape, how):
@@ -55,6 +56,7 @@ async def test_thirty_percent_can_be_had_where_half_is_there(either, shape, how)
     assert either.level() == 0
 
 
+@pytest.mark.fast("async-even-4", "async-uneven-8")
 @SHAPE
 async def test_all_of_a_full_bucket_can_be_had(either, shape):
     await either.limits(HUNDRED)
@@ -80,6 +82,7 @@ async def test_a_full_shard_wastes_its_refill_while_another_one_is_empty(either)
     await client.take(rpm=62)
 
 
+@pytest.mark.fast("async-evenly-even-2", "async-evenly-uneven-8", "async-in some-uneven-3")
 @SMALL_SHAPE
 @pytest.mark.parametrize("how", ["evenly", "in some"])
 async def test_one_token_more_is_refused_and_the_wait_is_exact(either, shape, how):
@@ -99,6 +102,7 @@ async def test_one_token_more_is_refused_and_the_wait_is_exact(either, shape, ho
     await client.take(rpm=51)
 
 
+@pytest.mark.fast("async-even-4", "async-uneven-3")
 @SMALL_SHAPE
 async def test_the_wait_for_a_single_token_is_exact(either, shape):
     await either.limits(HUNDRED)
@@ -117,6 +121,7 @@ async def test_the_wait_for_a_single_token_is_exact(either, shape):
         await client.take(rpm=1)
 
 
+@pytest.mark.fast("async-even-2", "async-even-8", "async-uneven-8")
 @SMALL_SHAPE
 async def test_more_than_the_capacity_never_fits(either, shape):
     await either.limits(HUNDRED)
@@ -178,6 +183,7 @@ async def test_a_debt_somewhere_counts_against_the_whole(either):
     await client.take(rpm=45)
 
 
+@pytest.mark.fast("async-even-2", "async-even-8", "async-uneven-8")
 @SMALL_SHAPE
 async def test_what_is_shown_is_the_whole(either, shape):
     await half_full(either, shape, "in some")

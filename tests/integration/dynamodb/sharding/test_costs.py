@@ -73,6 +73,7 @@ async def test_a_rejection_after_a_while_reads_all_shards(client, either, proxy,
     assert await cost(proxy, client.refusal(rpm=90)) == Cost(1, 0, shards)
 
 
+@pytest.mark.fast("async-30-2", "async-70-4")
 @pytest.mark.parametrize(("amount", "k"), [(20, 2), (30, 2), (45, 3), (70, 4)])
 async def test_a_charge_that_is_gathered(client, either, proxy, shards, amount, k):
     """A read of all shards, and two units for each that it is taken from."""
@@ -90,6 +91,7 @@ async def test_a_charge_that_is_gathered_after_a_while_reads_twice(client, eithe
     assert await cost(proxy, client.take(rpm=60)) == Cost(3, 6, 2 * shards)
 
 
+@pytest.mark.fast("async-4", "async-32")
 @pytest.mark.parametrize("shards", [2, 4, 8, 32])
 async def test_the_first_of_a_process(either, proxy, client, shards):
     """Configuration and the bucket, then a shard for each level of the tree, then the charge."""

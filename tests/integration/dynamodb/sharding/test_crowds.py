@@ -18,6 +18,7 @@ async def sharded(world, limit=HUNDRED, n=8, entity_id=USER):
     await world.split(*EVEN[n], entity_id=entity_id)
 
 
+@pytest.mark.each_value_once
 @pytest.mark.parametrize("processes", [1, 3])
 async def test_exactly_as_many_as_there_are_tokens(either, processes):
     await sharded(either)
@@ -32,6 +33,7 @@ async def test_exactly_as_many_as_there_are_tokens(either, processes):
     assert either.level() == 0
 
 
+@pytest.mark.each_value_once
 @pytest.mark.parametrize("seed", range(3))
 async def test_amounts_of_all_sizes(either, seed):
     """Nobody gets what is not there; what is left in the end is too little for anybody."""
@@ -95,6 +97,7 @@ async def test_child_and_parent_are_charged(family):
     assert (family.level(), family.level(entity_id=PARENT)) == (59_000, 9_000)
 
 
+@pytest.mark.each_value_once
 @pytest.mark.parametrize("known", [False, True])
 async def test_what_the_parent_refuses_the_child_gets_back(family, known):
     client = await family.client()

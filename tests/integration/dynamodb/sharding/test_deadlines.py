@@ -14,6 +14,7 @@ WORKS = {
 }
 
 
+@pytest.mark.fast("large charges-TransactWriteItems", "debts-TransactWriteItems")
 @pytest.mark.parametrize(
     ("work", "operation"),
     [

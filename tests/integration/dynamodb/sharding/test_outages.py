@@ -72,6 +72,7 @@ async def still_there(world, client, *, least):
 # --- a charge from several shards
 
 
+@pytest.mark.fast("lose_answer", "garble", "throttle")
 @pytest.mark.parametrize("kind", [*CARRIED_OUT, "throttle"])
 async def test_a_gathered_charge_without_a_proper_answer_is_made_once(world, proxy, client, kind):
     """Its mark is looked up."""
@@ -104,6 +105,7 @@ async def test_a_gathered_charge_that_arrives_late_is_made_once(world, proxy, cl
     await recovered(world, client, 36)
 
 
+@pytest.mark.fast("black_hole", "garble", "error_before")
 @pytest.mark.parametrize("kind", SILENT)
 async def test_a_gathered_charge_in_an_outage_ends_in_time(world, proxy, client, kind):
     with proxy.fault(kind, operation=TRANSACTION):
@@ -112,6 +114,7 @@ async def test_a_gathered_charge_in_an_outage_ends_in_time(world, proxy, client,
     await recovered(world, client, 36 if kind in CARRIED_OUT else 96)
 
 
+@pytest.mark.fast("lose_answer", "error_after", "throttle")
 @pytest.mark.parametrize("kind", SILENT)
 async def test_a_gathered_charge_of_which_nothing_can_be_known(world, proxy, client, kind):
     """If it was made, it was made once."""
@@ -121,6 +124,7 @@ async def test_a_gathered_charge_of_which_nothing_can_be_known(world, proxy, cli
     await recovered(world, client, 36 if kind in CARRIED_OUT else 96)
 
 
+@pytest.mark.fast("close", "throttle")
 @pytest.mark.parametrize("kind", ["black_hole", "close", "error_before", "throttle"])
 async def test_shards_that_can_not_be_read_are_an_outage(world, proxy, client, kind):
     world.clock.advance(ms=1)
@@ -200,6 +204,7 @@ def given_back(acquire):
     return acquire.__aexit__(Failure, Failure(), None)
 
 
+@pytest.mark.fast("cut_answer-1", "error_after-0")
 @pytest.mark.parametrize("skip", [0, 1, 2])
 @pytest.mark.parametrize("kind", [*CARRIED_OUT, "close"])
 async def test_a_credit_over_several_shards_is_never_made_twice(world, proxy, client, kind, skip):
@@ -212,6 +217,7 @@ async def test_a_credit_over_several_shards_is_never_made_twice(world, proxy, cl
     await still_there(world, client, least=16)
 
 
+@pytest.mark.each_value_once
 @pytest.mark.parametrize("operation", [WRITE, READ])
 @pytest.mark.parametrize("kind", ["black_hole", "lose_answer", "error_before"])
 async def test_a_credit_in_an_outage_ends_in_time(world, proxy, client, kind, operation):
@@ -224,6 +230,9 @@ async def test_a_credit_in_an_outage_ends_in_time(world, proxy, client, kind, op
 # --- a debt that one shard can not bear
 
 
+@pytest.mark.fast(
+    "UpdateItem-lose_answer", "UpdateItem-throttle", "TransactWriteItems-error_before"
+)
 @pytest.mark.parametrize("kind", [*CARRIED_OUT, *NOT_CARRIED_OUT])
 @pytest.mark.parametrize("operation", [WRITE, TRANSACTION])
 async def test_a_debt_without_a_proper_answer_is_made_once(world, proxy, client, kind, operation):
@@ -237,6 +246,7 @@ async def test_a_debt_without_a_proper_answer_is_made_once(world, proxy, client,
         await recovered(world, client, 6)
 
 
+@pytest.mark.fast("lose_answer", "error_after", "throttle")
 @pytest.mark.parametrize("kind", SILENT)
 async def test_shards_that_can_not_make_up_for_a_debt_owe_it_all_the_same(
     world, proxy, client, kind

@@ -111,6 +111,7 @@ async def end(stale, error=None):
     await acquire.__aexit__(type(error) if error else None, error, None)
 
 
+@pytest.mark.fast("the same", "merged here, split there")
 @CHANGE
 async def test_small_charges(stale, world):
     for _ in range(5):
@@ -118,6 +119,7 @@ async def test_small_charges(stale, world):
     assert levels(world) == stale.left - 5
 
 
+@pytest.mark.fast("merged", "made anew")
 @CHANGE
 async def test_all_that_there_is_and_no_more(stale, world):
     await stale.client.take(rpm=stale.left)
@@ -125,6 +127,7 @@ async def test_all_that_there_is_and_no_more(stale, world):
     await stale.client.refusal(rpm=1)
 
 
+@pytest.mark.fast("split", "forgotten")
 @CHANGE
 async def test_all_that_there_is_token_by_token(stale, world):
     for _ in range(stale.left):
@@ -133,6 +136,7 @@ async def test_all_that_there_is_token_by_token(stale, world):
     assert levels(world) == 0
 
 
+@pytest.mark.fast("merged", "made anew")
 @CHANGE
 async def test_a_refusal(stale, world):
     refusal = await stale.client.refusal(rpm=stale.left + 1)
@@ -148,12 +152,14 @@ async def test_a_refusal(stale, world):
         assert await stale.client.granted(rpm=stale.left + 1)
 
 
+@pytest.mark.fast("merged", "made anew")
 @CHANGE
 async def test_a_lease_that_is_given_back(stale, world):
     await end(stale, Failure())
     assert levels(world) == min(100, stale.left + 30)
 
 
+@pytest.mark.fast("3-split", "3-forgotten")
 @CHANGE
 @pytest.mark.parametrize("parts", [pytest.param(1, marks=pytest.mark.slow), 3])
 async def test_releases(stale, world, parts):
@@ -164,6 +170,7 @@ async def test_releases(stale, world, parts):
     assert levels(world) == min(100, stale.left + 30)
 
 
+@pytest.mark.fast("95-merged", "95-made anew")
 @CHANGE
 @pytest.mark.parametrize(
     "amount", [*(pytest.param(few, marks=pytest.mark.slow) for few in (10, 41)), 95]
@@ -179,6 +186,7 @@ async def test_debts(stale, world, amount):
         await stale.client.refusal(rpm=0)
 
 
+@pytest.mark.fast("split", "forgotten")
 @CHANGE
 async def test_more_of_the_lease(stale, world):
     await stale.lease.consume(rpm=stale.left)
@@ -187,6 +195,7 @@ async def test_more_of_the_lease(stale, world):
     assert levels(world) == min(100, stale.left + 30)
 
 
+@pytest.mark.fast("merged", "made anew")
 @CHANGE
 async def test_resets(stale, world):
     await stale.client.repo.reset_bucket(USER, API)
@@ -195,6 +204,7 @@ async def test_resets(stale, world):
     assert levels(world) == 0
 
 
+@pytest.mark.fast("60-the same", "60-merged here, split there")
 @CHANGE
 @pytest.mark.parametrize(
     "amount", [60, *(pytest.param(other, marks=pytest.mark.slow) for other in (10, 1000))]
@@ -204,6 +214,7 @@ async def test_top_ups(stale, world, amount):
     assert levels(world) == min(100, stale.left + amount)
 
 
+@pytest.mark.fast("the same", "merged here, split there")
 @CHANGE
 async def test_consumption_is_what_was_used(stale, world):
     before = world.spent() if world.items() else 0  # a bucket that is made anew counts anew

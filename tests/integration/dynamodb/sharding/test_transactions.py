@@ -31,6 +31,7 @@ def generation(world, number=0):
     return int(world.item(number=number)["g"]["N"])
 
 
+@pytest.mark.fast("70", "over 100")
 @pytest.mark.parametrize("idle_s", [0, 7, 20, 3000], ids=["70", "near 80", "over 100", "overfull"])
 async def test_a_split_cuts_what_is_there_in_two(world, bucket, idle_s):
     await bucket(taken=30)
@@ -213,6 +214,7 @@ async def test_a_merge_cuts_off_only_what_each_has_run_over(world, bucket):
     assert world.level() == 60_000
 
 
+@pytest.mark.each_value_once
 @pytest.mark.parametrize("attribute", ["n", "lh", "g"])
 @pytest.mark.parametrize("number", [0, 1])
 async def test_a_merge_is_refused_if_one_of_the_shards_has_become_another(

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.ops.cli.stores import on_both_engines, on_dynamodb
+from tests.ops.cli.stores import dynamodb_first, on_dynamodb
 from tests.support.dynamodb.shared import shared_proxy
 from tests.support.dynamodb.tables import store_url
 from zae_limiter import Limit, RateLimitExceeded, SyncRateLimiter, SyncRepository
@@ -38,7 +38,7 @@ def is_refused(limiter, resource):
         return True
 
 
-@on_both_engines
+@dynamodb_first
 def test_a_pause_on_all_resources_stops_an_entity_everywhere(cli, used):
     found = cli("bucket", "pause", "key-7", "300", ALL, "--principal", "ops")
     assert found.code == 0
@@ -77,7 +77,7 @@ def test_a_pause_on_all_resources_finds_a_bucket_whose_resource_is_not_registere
         assert "paused on o-1 until 20" in cli("bucket", "pause", "key-7", "300", ALL).out
 
 
-@on_both_engines
+@dynamodb_first
 def test_a_reset_on_all_resources_fills_every_bucket(cli, used, opened):
     question = cli("bucket", "reset", "key-7", ALL).error(2)
     assert re.search(r"on 2 resources \(gpt-4: rpm from 7\S* to 10, tpm from -", question)
@@ -114,7 +114,7 @@ def test_a_change_that_fails_halfway_says_how_far_it_came(cli, url, opened, comm
     }
 
 
-@on_both_engines
+@dynamodb_first
 def test_a_pause_that_finds_no_resource_is_no_success(cli):
     cli("namespace", "register", "empty")
     said = cli("bucket", "pause", "key-7", "60", ALL, "-N", "empty").error(1)
@@ -124,7 +124,7 @@ def test_a_pause_that_finds_no_resource_is_no_success(cli):
     assert "paused on gpt-4" in cli("bucket", "pause", "key-7", "gpt-4", "60", "-N", "empty").out
 
 
-@on_both_engines
+@dynamodb_first
 def test_a_reset_of_an_entity_without_buckets_is_refused(cli):
     assert "has no buckets" in cli("bucket", "reset", "key-8", ALL, "--yes").error(1)
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.ops.cli.stores import on_both_engines
+from tests.ops.cli.stores import dynamodb_first, on_both_engines
 from tests.ops.cli.terminal import CTRL_C, INTERRUPTIBLE, MODULE, environment, run_command, terminal
 from zae_limiter import Limit, SyncRateLimiter
 
@@ -29,7 +29,7 @@ def names(page):
     return [bucket["entity_id"] for bucket in page["buckets"]]
 
 
-@on_both_engines
+@dynamodb_first
 @pytest.mark.usefixtures("used")
 def test_buckets_are_listed_in_pages(cli):
     entity_ids, cursor = [], []
@@ -48,6 +48,7 @@ def test_buckets_are_listed_in_pages(cli):
     assert line.split()[6:] == ["95%", "now"]
 
 
+@pytest.mark.each_value_once
 @on_both_engines
 @pytest.mark.usefixtures("used")
 @pytest.mark.parametrize(
@@ -63,6 +64,7 @@ def test_buckets_of_a_resource_or_an_entity_are_listed(cli, args, expected):
     assert set(names(cli("bucket", "list", *args, "--output", "json").json)) == expected
 
 
+@pytest.mark.each_value_once
 @on_both_engines
 @pytest.mark.usefixtures("used")
 @pytest.mark.parametrize(
@@ -84,7 +86,7 @@ def test_the_most_used_buckets_come_first(cli, args, expected):
     assert found.out.splitlines()[2].split()[0] == expected[0]
 
 
-@on_both_engines
+@dynamodb_first
 def test_a_debt_is_shown_with_its_waiting_time(cli):
     (bucket,) = cli("bucket", "list", "--near", "100", "--output", "json").json["buckets"]
     (limit,) = bucket["limits"]  # rpm of key-7 is not limited
@@ -96,6 +98,7 @@ def test_a_debt_is_shown_with_its_waiting_time(cli):
     assert " in 59." in line or "in 1 min" in line or "in 60 s" in line
 
 
+@pytest.mark.each_value_once
 @on_both_engines
 @pytest.mark.parametrize(
     ("args", "shown"),
@@ -130,7 +133,7 @@ def test_what_cannot_be_listed_is_refused(cli, args):
     cli("bucket", "list", *args).error(2)
 
 
-@on_both_engines
+@dynamodb_first
 def test_watching_a_terminal_ends_with_ctrl_c_and_no_error(cli, engine):
     with terminal("bucket", "list", "--watch", "0.1", "--url", cli.url) as screen:
         for _ in range(2):

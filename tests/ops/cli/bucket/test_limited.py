@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.ops.cli.stores import on_both_engines
+from tests.ops.cli.stores import dynamodb_first
 from zae_limiter import Limit, RateLimitExceeded, SyncRateLimiter, SyncRepository
 
 TPM = Limit.per_day("tpm", 1000)  # slow, so that levels hardly change during a test
@@ -34,7 +34,7 @@ def limited(shell, *args):
     return shell("bucket", "list", "--limited", *args, "--output", "json").json["buckets"]
 
 
-@on_both_engines
+@dynamodb_first
 def test_a_bucket_with_tokens_left_that_rejects_its_callers_is_limited(shell, store):
     def use(limiter):
         with limiter.acquire("key-1", "gpt-5", {"tpm": 887}):
@@ -59,7 +59,7 @@ def test_a_bucket_with_tokens_left_that_rejects_its_callers_is_limited(shell, st
     assert f" {REJECTED} " in line
 
 
-@on_both_engines
+@dynamodb_first
 def test_explain_asks_for_what_was_rejected_lately(shell, store):
     def use(limiter):
         with limiter.acquire("key-1", "gpt-5", {"tpm": 887}):
@@ -79,7 +79,7 @@ def test_explain_asks_for_what_was_rejected_lately(shell, store):
     assert (answer["consume"], answer["consume_source"]) == ({"tpm": 1}, "default")
 
 
-@on_both_engines
+@dynamodb_first
 def test_the_child_that_asked_and_the_parent_that_refused_are_shown(shell, store):
     def use(limiter):
         repository = limiter.repository
@@ -108,7 +108,7 @@ def test_the_child_that_asked_and_the_parent_that_refused_are_shown(shell, store
     assert (answer["answer"], answer["consume"]) == ("limited", {"tpm": 300})
 
 
-@on_both_engines
+@dynamodb_first
 def test_an_amount_above_the_capacity_never_fits(shell, store):
     store(lambda limiter: reject(limiter, "key-1", 1001))
     (bucket,) = limited(shell)
@@ -118,7 +118,7 @@ def test_an_amount_above_the_capacity_never_fits(shell, store):
     assert "never" in shell("bucket", "list", "--limited").out
 
 
-@on_both_engines
+@dynamodb_first
 def test_a_paused_bucket_says_so(shell, store):
     def use(limiter):
         with limiter.acquire("key-1", "gpt-5", {"tpm": 1}):
@@ -155,7 +155,7 @@ def family(store):
     store(use)
 
 
-@on_both_engines
+@dynamodb_first
 def test_a_child_that_its_parent_has_stopped_fits_when_its_parent_does(shell, family):
     found = {bucket["entity_id"]: bucket for bucket in limited(shell)}
     (own,), (of_team,) = found["roomy"]["limits"], found["team"]["limits"]
@@ -166,7 +166,7 @@ def test_a_child_that_its_parent_has_stopped_fits_when_its_parent_does(shell, fa
     assert " now " not in line
 
 
-@on_both_engines
+@dynamodb_first
 def test_a_limit_that_only_the_parent_has_is_shown_with_its_amount(shell, family):
     found = {bucket["entity_id"]: bucket for bucket in limited(shell)}
     assert (found["other"]["asked"], found["other"]["refused_by"]) == ({"tpm": 300}, ["team"])
@@ -177,14 +177,14 @@ def test_a_limit_that_only_the_parent_has_is_shown_with_its_amount(shell, family
     assert " in " in line
 
 
-@on_both_engines
+@dynamodb_first
 def test_a_parent_that_holds_enough_has_not_refused_a_child(shell, family):
     found = {bucket["entity_id"]: bucket for bucket in limited(shell)}
     assert found["greedy"]["refused_by"] == ["greedy"]
     assert found["team"]["rejected"] == 2
 
 
-@on_both_engines
+@dynamodb_first
 def test_limits_of_calls_that_reject_from_the_first_one_on_are_listed(shell, store):
     def use(limiter):
         for _ in range(3):
@@ -203,7 +203,7 @@ def test_limits_of_calls_that_reject_from_the_first_one_on_are_listed(shell, sto
     assert " 300 " in line
 
 
-@on_both_engines
+@dynamodb_first
 def test_explain_says_so_if_it_asks_for_one_of_each_limit(shell, store):
     """The limit that has rejected callers is no longer in force."""
 

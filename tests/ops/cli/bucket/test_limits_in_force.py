@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.ops.cli.stores import on_both_engines
+from tests.ops.cli.stores import dynamodb_first
 from zae_limiter import Limit, SyncRateLimiter
 from zae_limiter_ops.cli.shared.in_force import LimitsInForce
 
@@ -16,7 +16,7 @@ def limiter(opened):
     return limiter
 
 
-@on_both_engines
+@dynamodb_first
 def test_a_raised_budget_is_shown_alike_everywhere(cli, limiter):
     cli("resource", "set-defaults", "gpt-5", "-l", "usd:50USD/month@UTC")
     [listed] = cli("budget", "list", "--output", "json").json["budgets"]
@@ -34,7 +34,7 @@ def test_a_raised_budget_is_shown_alike_everywhere(cli, limiter):
     )
 
 
-@on_both_engines
+@dynamodb_first
 def test_a_long_listing_finds_the_limits_of_single_entities(cli, limiter, opened):
     for entity_id in ("key-2", "key-3", "key-4"):
         with limiter.acquire(entity_id, "gpt-5", {"usd": "1.00"}):
@@ -50,7 +50,7 @@ def test_a_long_listing_finds_the_limits_of_single_entities(cli, limiter, opened
     assert {state.entity_id: str(state.available) for state in long} == shown
 
 
-@on_both_engines
+@dynamodb_first
 def test_exact_numbers_of_money_are_billionths_and_those_of_tokens_thousandths(cli, opened):
     opened.set_resource_defaults(
         "gpt-5", [Limit.budget("usd", "5.00", per="month"), Limit.per_day("tpd", 100)]
@@ -69,7 +69,7 @@ def test_exact_numbers_of_money_are_billionths_and_those_of_tokens_thousandths(c
         assert (tokens["consumed_milli"], tokens["consumed_billionths"]) == (2000, None)
 
 
-@on_both_engines
+@dynamodb_first
 def test_a_soft_limit_makes_nobody_wait(cli, opened):
     soft = [
         Limit.per_day("rpd", 2, soft=True),

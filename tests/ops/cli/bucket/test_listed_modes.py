@@ -7,7 +7,7 @@ from itertools import islice
 
 import pytest
 
-from tests.ops.cli.stores import on_both_engines
+from tests.ops.cli.stores import dynamodb_first
 from tests.ops.cli.terminal import INTERRUPTIBLE, MODULE, environment
 from zae_limiter import Limit, RateLimitExceeded, SyncRateLimiter, SyncRepository
 
@@ -49,7 +49,7 @@ def waits(shell, *args):
     return {line.split()[0]: line for line in lines if "gpt-4" in line}
 
 
-@on_both_engines
+@dynamodb_first
 def test_a_list_shows_modes_and_pauses_with_their_ends(shell, store):
     store(set_modes)
     for args in ((), ("--sort", "wait"), ("--near", "0.01%")):
@@ -61,7 +61,7 @@ def test_a_list_shows_modes_and_pauses_with_their_ends(shell, store):
         assert lines["usual"].rstrip().endswith("now")
 
 
-@on_both_engines
+@dynamodb_first
 def test_the_json_of_a_list_has_modes_and_pauses_with_their_ends(shell, store):
     store(set_modes)
     found = shell("bucket", "list", "--output", "json").json["buckets"]
@@ -81,7 +81,7 @@ def test_the_json_of_a_list_has_modes_and_pauses_with_their_ends(shell, store):
     assert (waiting["shadowed"], waiting["usual"]) == (0, 0)
 
 
-@on_both_engines
+@dynamodb_first
 def test_a_denied_bucket_that_has_rejected_calls_does_not_fit_now(shell, store):
     def use(limiter):
         use_up(limiter, "key-1")
@@ -99,7 +99,7 @@ def test_a_denied_bucket_that_has_rejected_calls_does_not_fit_now(shell, store):
     assert bucket["fits_after_seconds"] is None
 
 
-@on_both_engines
+@dynamodb_first
 def test_the_modes_of_many_buckets_are_right_without_reading_each(shell, store):
     def use(limiter):
         repository = limiter.repository

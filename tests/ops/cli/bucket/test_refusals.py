@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.ops.cli.stores import on_both_engines
+from tests.ops.cli.stores import dynamodb_first
 from zae_limiter import Limit, RateLimitExceeded, SyncRateLimiter, SyncRepository
 
 KEY, TEAM, MODEL, ALL = "initech/web", "initech", "gpt-4", "all-models"
@@ -44,7 +44,7 @@ def spend(limiter):
     refuse(limiter)
 
 
-@on_both_engines
+@dynamodb_first
 def test_explain_without_the_further_resource_names_what_refused_the_last_call(shell, office):
     office(spend)
     found = shell("explain", KEY, MODEL)
@@ -61,7 +61,7 @@ def test_explain_without_the_further_resource_names_what_refused_the_last_call(s
     assert (answer["answer"], answer["limited_by"]) == ("limited", BY_BUDGET)
 
 
-@on_both_engines
+@dynamodb_first
 def test_explain_of_a_key_that_nothing_has_refused_names_nothing(shell, office):
     office(lambda _: None)
     assert "Last rejection" not in shell("explain", KEY, MODEL).out
@@ -70,7 +70,7 @@ def test_explain_of_a_key_that_nothing_has_refused_names_nothing(shell, office):
     assert answer["last_rejected_at"] is None
 
 
-@on_both_engines
+@dynamodb_first
 def test_a_limited_bucket_is_listed_with_what_refused_its_calls(shell, office):
     office(spend)
     found = shell("bucket", "list", "--limited", "--output", "json").json["buckets"]
@@ -86,7 +86,7 @@ def test_a_limited_bucket_is_listed_with_what_refused_its_calls(shell, office):
     assert " now " not in line
 
 
-@on_both_engines
+@dynamodb_first
 def test_one_key_is_listed_with_what_refused_it_elsewhere(shell, office):
     office(spend)
     options = ("--entity", KEY, "--resource", MODEL, "--output", "json")
@@ -95,7 +95,7 @@ def test_one_key_is_listed_with_what_refused_it_elsewhere(shell, office):
     assert asked["fits_after_seconds"] > 0
 
 
-@on_both_engines
+@dynamodb_first
 def test_a_call_that_fits_again_is_listed_as_such(shell, office):
     def use(limiter):
         spend(limiter)
@@ -110,7 +110,7 @@ def test_a_call_that_fits_again_is_listed_as_such(shell, office):
     assert asked["fits_after_seconds"] == 0
 
 
-@on_both_engines
+@dynamodb_first
 def test_usage_counts_each_call_once_and_names_what_refused(shell, office):
     office(spend)
     windows = shell("usage", "list", "--output", "json").json["snapshots"]

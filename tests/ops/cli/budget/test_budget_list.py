@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from tests.ops.cli.stores import on_both_engines
+from tests.ops.cli.stores import sqlite_first
 from zae_limiter import Limit, SyncRateLimiter
 from zae_limiter.models.bucket import BucketState
 from zae_limiter_ops.cli.budget.spending import Budget
@@ -33,7 +33,7 @@ def listed(page):
     return {each["entity_id"]: each for each in page["budgets"]}
 
 
-@on_both_engines
+@sqlite_first
 @pytest.mark.usefixtures("billed")
 def test_budgets_show_used_held_and_left_with_their_unit(cli):
     found = listed(cli("budget", "list", "--output", "json").json)
@@ -55,7 +55,7 @@ def test_budgets_show_used_held_and_left_with_their_unit(cli):
     assert line.split()[-1] == "spent"
 
 
-@on_both_engines
+@sqlite_first
 @pytest.mark.usefixtures("billed")
 def test_csv_has_all_digits_and_negative_numbers(cli):
     found = cli("budget", "list", "--output", "csv")
@@ -64,7 +64,7 @@ def test_csv_has_all_digits_and_negative_numbers(cli):
     assert rows["key-d"]["left"] == "-30.50"
 
 
-@on_both_engines
+@sqlite_first
 @pytest.mark.usefixtures("billed")
 def test_budgets_come_in_pages_and_can_be_selected(cli):
     entity_ids, cursor = [], []
@@ -81,14 +81,14 @@ def test_budgets_come_in_pages_and_can_be_selected(cli):
     assert "no budget was charged" in nothing.err
 
 
-@on_both_engines
+@sqlite_first
 @pytest.mark.usefixtures("billed")
 def test_the_exit_code_tells_that_a_budget_is_spent(cli):
     assert cli("budget", "list", "-e", "key-a", "--exit-code").code == 0
     assert cli("budget", "list", "-e", "key-d", "--exit-code").code == 3
 
 
-@on_both_engines
+@sqlite_first
 @pytest.mark.usefixtures("billed")
 def test_bucket_show_and_explain_speak_of_the_window(cli):
     shown = cli("bucket", "show", "key-a", "gpt-5").out
@@ -102,7 +102,7 @@ def test_bucket_show_and_explain_speak_of_the_window(cli):
     }
 
 
-@on_both_engines
+@sqlite_first
 @pytest.mark.usefixtures("billed")
 def test_usage_shows_money_with_its_unit(cli):
     table = cli("usage", "list", "--resource", "gpt-5").out

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.ops.cli.stores import empty_store, on_both_engines
+from tests.ops.cli.stores import empty_store, sqlite_first
 from zae_limiter import Limit, SyncRateLimiter, SyncRepository
 
 RPM = Limit.per_minute("rpm", 100)
@@ -20,7 +20,7 @@ def url(engine, tmp_path):
         yield url
 
 
-@on_both_engines
+@sqlite_first
 def test_entities_in_use_are_listed_and_marked(cli):
     (entity,) = cli("entity", "list", "--output", "json").json["entities"]
     assert (entity["entity_id"], entity["created_at"]) == ("user-123", "")
@@ -32,7 +32,7 @@ def test_entities_in_use_are_listed_and_marked(cli):
     assert "not registered" not in cli("entity", "list").out
 
 
-@on_both_engines
+@sqlite_first
 def test_resources_in_use_are_listed_and_marked(cli):
     cli("resource", "set-defaults", "gpt-5", "-l", "rpm:5")
     cli("entity", "set-limits", "user-9", "-r", "claude", "-l", "rpm:5")
@@ -47,7 +47,7 @@ def test_resources_in_use_are_listed_and_marked(cli):
     ]
 
 
-@on_both_engines
+@sqlite_first
 def test_the_audit_log_shows_all_subjects_of_the_namespace(cli):
     cli("bucket", "reset", "user-123", "gpt-4", "--yes", "--principal", "ops")
     cli("bucket", "top-up", "user-123", "gpt-5", "-a", "rpm=50")

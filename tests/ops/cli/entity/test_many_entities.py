@@ -12,7 +12,7 @@ from zae_limiter_contract.stopwatch import Stopwatch
 
 from tests.ops.cli.bulk import bulk_store
 from tests.ops.cli.inprocess import CommandLine
-from tests.ops.cli.stores import on_both_engines
+from tests.ops.cli.stores import sqlite_first
 from tests.ops.cli.terminal import ANSI, CTRL_C, MODULE, environment, terminal
 from zae_limiter import SyncRepository
 
@@ -167,7 +167,7 @@ def test_deleting_the_parent_of_very_many_asks_soon(big, run):
     assert run("entity", "delete", "project", "--yes", "--url", big.url).code == 0
 
 
-@on_both_engines
+@sqlite_first
 def test_a_purge_shows_progress_is_interrupted_and_resumed(engine, tmp_path, run):
     count = 300_000 if engine == "sqlite" else 1500
     with bulk_store(engine, tmp_path, count, "tenant") as (url, namespace_id):

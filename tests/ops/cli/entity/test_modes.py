@@ -1,9 +1,9 @@
 """``entity set-mode`` and ``resource set-mode``, and the places that show modes."""
 
-from tests.ops.cli.stores import on_both_engines
+from tests.ops.cli.stores import sqlite_first
 
 
-@on_both_engines
+@sqlite_first
 def test_modes_are_set_shown_and_removed(cli, opened):
     first = cli("entity", "set-mode", "key-7", "bypass", "-r", "gpt-4", "--until", "2099-01-01")
     assert first.out == (
@@ -28,7 +28,7 @@ def test_modes_are_set_shown_and_removed(cli, opened):
     assert (event.action, event.principal) == ("mode_set", "ada")
 
 
-@on_both_engines
+@sqlite_first
 def test_an_entity_that_has_only_a_mode_is_known(cli):
     cli("entity", "set-mode", "stranger", "deny", "--force")
     assert "mode: deny (entity, any resource)" in cli("entity", "show", "stranger").out

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from tests.ops.cli.stores import on_both_engines
+from tests.ops.cli.stores import on_both_engines, sqlite_first
 from zae_limiter import Limit, RateLimitExceeded, SyncRateLimiter, SyncRepository, ValidationError
 from zae_limiter.testing import FakeClock
 from zae_limiter_ops.cli.explain.explanation import explain_acquire
@@ -148,7 +148,7 @@ def test_it_agrees_with_the_next_acquire_in_random_states(empty_url, seed, state
     assert min(seen.values()) >= states // 100, seen
 
 
-@on_both_engines
+@sqlite_first
 def test_the_command_agrees_with_a_limiter_on_the_same_file(cli, opened):
     assert cli("explain", "key-7", "gpt-4", "--output", "json").json["answer"] == "limited"
     assert acquired(SyncRateLimiter(opened), "key-7", "gpt-4", {"rpm": 1})[0] == "limited"
@@ -157,7 +157,7 @@ def test_the_command_agrees_with_a_limiter_on_the_same_file(cli, opened):
     assert acquired(SyncRateLimiter(opened), "key-7", "gpt-4", {"rpm": 1})[0] == "admitted"
 
 
-@on_both_engines
+@sqlite_first
 def test_it_names_the_mode_and_the_command_that_ends_a_denial(cli, opened):
     opened.set_mode("gpt-4", mode="deny")
     answer = cli("explain", "key-7", "gpt-4").out.splitlines()[-1]
@@ -175,7 +175,7 @@ def test_it_names_the_mode_and_the_command_that_ends_a_denial(cli, opened):
     assert modes == [("bypass", "entity"), ("shadow", "entity_default")]
 
 
-@on_both_engines
+@sqlite_first
 def test_it_takes_nothing(cli, opened):
     before = opened.get_buckets("project-1"), opened.get_audit_events("key-7")
     cli("explain", "key-7", "gpt-4")
@@ -186,7 +186,7 @@ def test_it_takes_nothing(cli, opened):
     assert before[1] == after[1]
 
 
-@on_both_engines
+@sqlite_first
 def test_it_walks_through_payers_levels_buckets_and_answer(cli):
     text = cli("explain", "key-7", "gpt-4", "-c", "rpm=1").out
     assert "key-7 and its parent project-1 (cascade): both must have enough" in text
@@ -224,6 +224,7 @@ def test_without_limits_it_says_what_to_store(cli, opened):
     assert "no limits are stored for 'stranger' on 'gpt-9'; store some: zae-limiter" in found
 
 
+@pytest.mark.each_value_once
 @on_both_engines
 @pytest.mark.parametrize(
     ("args", "shown"),
@@ -241,7 +242,7 @@ def test_a_name_that_the_store_does_not_know_is_pointed_out(cli, args, shown):
     assert (data["entity_known"], data["resource_known"]) == ("kez-7" not in args, "gpt-4" in args)
 
 
-@on_both_engines
+@sqlite_first
 def test_names_that_are_known_need_no_hint(cli, opened):
     opened.set_limits("own-limits", [Limit.per_minute("rpm", 1)], "elsewhere")
     with SyncRateLimiter(opened).acquire("in-use", "anything", {"rpm": 1}):
@@ -264,7 +265,7 @@ def test_the_exit_code_tells_the_answer_if_asked_for(cli, args, code):
     assert cli("explain", *args, "--exit-code").code == code
 
 
-@on_both_engines
+@sqlite_first
 def test_it_names_the_resource_that_refuses(cli, opened):
     opened.set_resource_defaults("all-models", [Limit.budget("usd", "10.00", per="month")])
     opened.reset_bucket("key-7", "gpt-4")

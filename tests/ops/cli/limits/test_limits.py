@@ -6,7 +6,7 @@ import json
 import pytest
 import yaml
 
-from tests.ops.cli.stores import on_both_engines
+from tests.ops.cli.stores import on_both_engines, sqlite_first
 from tests.ops.cli.terminal import ANSI, COLOUR, run, terminal
 from zae_limiter import Limit, SyncRepository
 
@@ -27,7 +27,7 @@ def manifest(tmp_path):
     return path
 
 
-@on_both_engines
+@sqlite_first
 def test_from_an_empty_store_to_drift_and_back(shell, manifest, engine):
     shell("namespace", "register", "default")
     planned = shell("limits", "plan", "-f", manifest).out
@@ -71,7 +71,7 @@ def test_from_an_empty_store_to_drift_and_back(shell, manifest, engine):
     assert shell("limits", "diff", "-f", manifest, "--detailed-exitcode").code == 0
 
 
-@on_both_engines
+@sqlite_first
 def test_the_parent_that_a_manifest_names_takes_children(shell, manifest, engine):
     shell("namespace", "register", "default")
     shell("limits", "apply", "-f", manifest)
@@ -80,7 +80,7 @@ def test_the_parent_that_a_manifest_names_takes_children(shell, manifest, engine
     assert shell("entity", "show", "team", "--output", "json").json["created_at"]
 
 
-@on_both_engines
+@sqlite_first
 def test_an_export_is_a_manifest_that_changes_nothing(cli, tmp_path, engine):
     exported = cli("limits", "export")
     document = yaml.safe_load(exported.out)
@@ -192,7 +192,7 @@ def test_help_needs_neither_yaml_nor_the_library():
     assert run("limits", "plan", "--help").returncode == 0
 
 
-@on_both_engines
+@sqlite_first
 def test_an_export_names_entities_that_are_special_in_yaml(shell, tmp_path, engine):
     names = ["<<", "=", "~", "null", "yes", "1e3", "2024-01-01", "- a", "a: b", "x'$(true)"]
     with SyncRepository.open(url=shell.url) as repository:
@@ -271,6 +271,7 @@ def test_plans_show_quotas_soft_limits_and_modes(shell, tmp_path):
     )
 
 
+@pytest.mark.each_value_once
 @on_both_engines
 @pytest.mark.parametrize("text", ["", "{}", "namespace: default\n"])
 def test_a_manifest_that_declares_nothing_is_refused(shell, tmp_path, manifest, text, engine):
@@ -297,7 +298,7 @@ def truncated(shell, tmp_path):
     return one
 
 
-@on_both_engines
+@sqlite_first
 def test_deleting_most_settings_needs_their_number(shell, truncated, engine):
     planned = shell("limits", "plan", "-f", truncated)
     assert "an apply needs --allow-deletions 39" in planned.err
@@ -314,7 +315,7 @@ def test_deleting_most_settings_needs_their_number(shell, truncated, engine):
     assert applied.out.endswith("applied: 0 created, 0 updated, 39 deleted, 1 unchanged\n")
 
 
-@on_both_engines
+@sqlite_first
 def test_an_allowed_number_binds_small_deletions_too(shell, tmp_path, manifest, engine):
     shell("namespace", "register", "default")
     shell("limits", "apply", "-f", manifest)

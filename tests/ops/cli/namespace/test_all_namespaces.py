@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.ops.cli.stores import on_both_engines, on_dynamodb
+from tests.ops.cli.stores import dynamodb_first, on_both_engines, on_dynamodb
 from tests.support.dynamodb import Proxy, shared_endpoint
 from tests.support.dynamodb.tables import store_url
 from zae_limiter import Limit, SyncRateLimiter, SyncRepository
@@ -50,6 +50,7 @@ def pages_of(cli, *args, cursor="--cursor", field="next_cursor"):
             return
 
 
+@pytest.mark.each_value_once
 @on_both_engines
 @pytest.mark.parametrize("size", ["1", "2", "4", "100"])
 @pytest.mark.parametrize(
@@ -71,6 +72,7 @@ def test_pages_over_all_namespaces_join(cli, listing, size):
     assert [namespace for namespace, _ in found] == sorted(namespace for namespace, _ in found)
 
 
+@pytest.mark.each_value_once
 @on_both_engines
 @pytest.mark.parametrize("size", ["1", "3", "100"])
 def test_pages_of_usage_over_all_namespaces_join(cli, size):
@@ -83,6 +85,7 @@ def test_pages_of_usage_over_all_namespaces_join(cli, size):
     assert sorted(found) == KEYS
 
 
+@pytest.mark.each_value_once
 @on_both_engines
 @pytest.mark.parametrize(
     ("listing", "field"),
@@ -100,6 +103,7 @@ def test_a_full_page_with_nothing_but_empty_namespaces_behind_it_is_the_last(cli
     assert cli(*args, 3).json[field] == "c#"  # namespace b is empty
 
 
+@pytest.mark.each_value_once
 @on_both_engines
 @pytest.mark.parametrize("listing", ["entity list", "entity list --with-custom-limits gpt-4"])
 def test_a_page_behind_the_last_entity_gives_no_hint(cli, listing):
@@ -108,6 +112,7 @@ def test_a_page_behind_the_last_entity_gives_no_hint(cli, listing):
     assert (ran.code, ran.out, ran.err) == (0, "", "")
 
 
+@pytest.mark.each_value_once
 @on_both_engines
 @pytest.mark.parametrize("listing", ["bucket list", "entity list", "usage list"])
 def test_tables_over_all_namespaces_name_them_first(cli, listing):
@@ -121,13 +126,14 @@ def test_tables_over_all_namespaces_name_them_first(cli, listing):
     assert option in found.err
 
 
+@pytest.mark.each_value_once
 @on_both_engines
 @pytest.mark.parametrize("listing", ["bucket list", "entity list", "usage list", "usage summary"])
 def test_one_namespace_shows_no_column_of_namespaces(cli, listing):
     assert "namespace" not in cli(*listing.split(), "-N", "a").out
 
 
-@on_both_engines
+@dynamodb_first
 def test_the_most_used_buckets_of_all_namespaces(cli):
     page = cli("bucket", "list", "-A", "--sort", "used", "--limit", "3", "--output", "json").json
     assert [(each["namespace"], each["entity_id"]) for each in page["buckets"]] == [
@@ -143,7 +149,7 @@ def test_the_most_used_buckets_of_all_namespaces(cli):
     ]
 
 
-@on_both_engines
+@dynamodb_first
 def test_the_largest_consumers_of_all_namespaces(cli):
     args = ("usage", "top", "-A", "--by", "rpm", "--limit", "3")
     ranked = cli(*args, "--output", "json").json["consumers"]
@@ -159,7 +165,7 @@ def test_the_largest_consumers_of_all_namespaces(cli):
     assert [row["namespace"] for row in table] == ["c", "a", "a"]
 
 
-@on_both_engines
+@dynamodb_first
 def test_totals_of_all_namespaces_are_those_of_each(cli):
     found = cli("usage", "summary", "-A", "--output", "json").json["namespaces"]
     assert [(each["namespace"], each["total"]) for each in found] == [
@@ -193,6 +199,7 @@ def test_a_page_of_all_namespaces_tells_entities_of_one_name_apart(cli):
     assert "<td>c/shared</td>" in ranking
 
 
+@pytest.mark.each_value_once
 @on_both_engines
 @pytest.mark.parametrize(
     ("command", "namespaces"),
@@ -224,7 +231,7 @@ def test_a_hint_names_the_namespaces_that_hold_it(cli, command, namespaces):
         assert cli(*words, "--namespace", "c").out
 
 
-@on_both_engines
+@dynamodb_first
 def test_an_unknown_entity_is_named_with_the_namespace_that_has_it(cli):
     error = cli("entity", "show", "key-4").error(1)
     assert "entity 'key-4' does not exist" in error
@@ -233,6 +240,7 @@ def test_an_unknown_entity_is_named_with_the_namespace_that_has_it(cli):
     assert "namespace" not in cli("entity", "show", "nobody").error(1)
 
 
+@pytest.mark.each_value_once
 @on_both_engines
 @pytest.mark.parametrize(
     "command", ["bucket list --entity nobody", "usage list -e nobody", "entity list --parent none"]
@@ -241,6 +249,7 @@ def test_no_hint_where_no_namespace_holds_it(cli, command):
     assert "namespace" not in cli(*command.split()).err
 
 
+@pytest.mark.each_value_once
 @on_dynamodb
 @pytest.mark.parametrize(
     "command",
@@ -275,7 +284,7 @@ def test_who_may_read_one_namespace_gets_no_hint_to_others(cli, url, command, ma
     assert "has matches" not in ran.err
 
 
-@on_both_engines
+@dynamodb_first
 def test_a_hint_of_a_ranking_names_who_used_that_limit(cli):
     assert (
         "'a', 'c' and 'default' have matches" in cli("usage", "top", "-N", "b", "--by", "rpm").err

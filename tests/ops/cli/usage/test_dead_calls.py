@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tests.ops.cli.stores import empty_store, on_both_engines
+from tests.ops.cli.stores import dynamodb_first, empty_store
 from zae_limiter import Limit, SyncRateLimiter, SyncRepository
 
 EARLIER_MS = 10 * 60_000  # what a call began to hold then has expired by now
@@ -36,7 +36,7 @@ def rows(found):
     return {row["entity_id"]: row for row in csv.DictReader(io.StringIO(found.out))}
 
 
-@on_both_engines
+@dynamodb_first
 def test_reports_of_usage_leave_out_what_a_dead_call_held(cli, team):
     whole = cli("usage", "summary", "--output", "json", "--url", team).json
     assert (whole["total"], whole["through_children"]) == ({"usd": "0.10"}, {"usd": "0.10"})
@@ -56,7 +56,7 @@ def test_reports_of_usage_leave_out_what_a_dead_call_held(cli, team):
     assert [each["counters"]["usd"] for each in top["parents"]] == ["0.10"]
 
 
-@on_both_engines
+@dynamodb_first
 def test_the_next_call_changes_no_report_but_by_its_cost(cli, team):
     with SyncRepository.open(url=team) as repository:
         limiter = SyncRateLimiter(repository)

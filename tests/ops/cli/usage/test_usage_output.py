@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import pytest
 
-from tests.ops.cli.stores import empty_store, on_both_engines
+from tests.ops.cli.stores import dynamodb_first, empty_store, on_both_engines
 from tests.ops.cli.terminal import ANSI, terminal
 from zae_limiter import Limit, SyncRateLimiter, SyncRepository
 from zae_limiter.models.usage import UsageSnapshot, WindowType
@@ -72,7 +72,7 @@ def act(limiter, clock):
             pass
 
 
-@on_both_engines
+@dynamodb_first
 def test_the_table_has_a_column_for_each_limit(cli, used):
     found = cli("usage", "list", "-e", "key-1", "--limit", "2", "--url", used)
     lines = found.out.splitlines()
@@ -82,6 +82,7 @@ def test_the_table_has_a_column_for_each_limit(cli, used):
     assert "more: add --next-key '2026-01-01T01:00:00Z#hourly#key-1#gpt-4'" in found.err
 
 
+@pytest.mark.each_value_once
 @on_both_engines
 @pytest.mark.parametrize("subject", [("-r", "gpt-4"), ()], ids=" ".join)
 def test_pages_join(cli, used, subject):
@@ -99,7 +100,7 @@ def test_pages_join(cli, used, subject):
     assert sum(each["counters"].get("rpm", 0) for each in found) == 48 + 8
 
 
-@on_both_engines
+@dynamodb_first
 def test_csv_has_a_row_for_each_window(cli, used):
     args = ("-r", "gpt-4", "--window", "daily", "--output", "csv", "--url", used)
     rows = list(csv.DictReader(io.StringIO(cli("usage", "list", *args).out)))
@@ -112,7 +113,7 @@ def test_csv_has_a_row_for_each_window(cli, used):
     assert "tpm,60000,30000.0,0" in summary
 
 
-@on_both_engines
+@dynamodb_first
 def test_a_span_of_time_can_be_chosen(cli, used):
     args = ("-e", "key-1", "--start", f"{DAY}T05:00Z", "--end", f"{DAY}T07:00Z", "--url", used)
     total = cli("usage", "summary", *args, "--output", "json").json
@@ -121,6 +122,7 @@ def test_a_span_of_time_can_be_chosen(cli, used):
     assert f"2 hours with usage, from {DAY}T05:00:00Z to {DAY}T07:00:00Z" in shown
 
 
+@pytest.mark.each_value_once
 @on_both_engines
 @pytest.mark.parametrize(
     ("window", "shown"),
@@ -137,7 +139,7 @@ def test_one_window_is_shown_from_its_start_to_its_end(cli, used, window, shown)
     assert shown in cli("usage", "summary", "--window", window, *span, "--url", used).out
 
 
-@on_both_engines
+@dynamodb_first
 def test_without_a_subject_it_is_that_of_the_whole_namespace(cli, used, engine):
     of_resource = cli("usage", "summary", "-r", "gpt-4", "--output", "json", "--url", used).json
     assert cli("usage", "summary", "--output", "json", "--url", used).json == of_resource
@@ -149,6 +151,7 @@ def test_without_a_subject_it_is_that_of_the_whole_namespace(cli, used, engine):
     assert "no usage is recorded for this selection" in found.err
 
 
+@pytest.mark.each_value_once
 @on_both_engines
 @pytest.mark.parametrize("command", ["list -e nobody", "summary -r none", "top -r none"])
 def test_where_nothing_is_recorded_it_says_so(cli, engine, command):
@@ -359,6 +362,7 @@ def test_labels_stand_at_round_times(window, count, labels):
     assert [series.label(index) for index in labelled_windows(series, 4)] == labels
 
 
+@pytest.mark.each_value_once
 @pytest.mark.parametrize("window", ["hourly", "daily", "monthly"])
 @pytest.mark.parametrize("columns", [40, 80, 120])
 def test_labels_are_evenly_apart_and_none_is_lost(window, columns):
@@ -392,6 +396,7 @@ def test_axes_have_round_numbers(totals, ticks):
     assert axis_ticks(series, 5) == ticks
 
 
+@pytest.mark.each_value_once
 @on_both_engines
 @pytest.mark.parametrize(
     ("window", "start", "first"),

@@ -235,6 +235,7 @@ def test_options_that_contradict_each_other(cli, family, args, said):
     assert said in cli("usage", *args, "--url", family).error(2)
 
 
+@pytest.mark.each_value_once
 @pytest.mark.parametrize("output", ["table", "json", "csv", "html"])
 @pytest.mark.parametrize("everywhere", [[], ["--all-namespaces"]])
 def test_a_ranking_by_an_unknown_name_is_refused(cli, family, tmp_path, output, everywhere):
