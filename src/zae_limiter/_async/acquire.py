@@ -248,11 +248,11 @@ class AcquireCall:
             self.charging.pending_ends.add(end)
         return refused
 
-    async def give_back(self, receipt: Receipt[ChargeOutcome], amounts: Mapping[str, int]) -> None:
+    async def give_back(self, receipt: Receipt[ChargeOutcome]) -> None:
         """Refund a committed charge whose caller was stopped before it got the answer."""
         grant = receipt.outcome
         if type(grant) is Grant:
-            await self.settle_quietly(grant.refund(amounts), Receipt())
+            await self.settle_quietly(grant.undo(), Receipt())
 
     def admits_in_outage(self, error: RateLimiterUnavailable) -> bool:
         """Tell whether the outage policy lets the call through; name the call in the error."""
@@ -349,7 +349,7 @@ class Acquire:
             return self._lease
         except BaseException:
             # The caller never got the lease, so only this place can refund the charge.
-            await call.give_back(receipt, self._consume)
+            await call.give_back(receipt)
             raise
 
     async def __aexit__(
@@ -393,6 +393,6 @@ class Acquire:
                 raise
             lease = self._lease = Lease(call, None, {}, watch)
         except BaseException:
-            await call.give_back(receipt, consume)
+            await call.give_back(receipt)
             raise
         return lease

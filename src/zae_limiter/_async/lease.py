@@ -255,7 +255,7 @@ class Lease:
             self._uncharged = True
         except BaseException:
             if not self._holds(receipt.outcome):  # the end of the block refunds a booked charge
-                await self._call.give_back(receipt, checked)
+                await self._call.give_back(receipt)
             raise
 
     async def release(

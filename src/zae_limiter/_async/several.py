@@ -23,7 +23,7 @@ from zae_limiter.admission.request import (
     StaleLimits,
 )
 from zae_limiter.admission.resolution import UnknownLimit
-from zae_limiter.admission.several import JointCharge, Part, field_of, refunds, wanted_amounts
+from zae_limiter.admission.several import JointCharge, Part, field_of, wanted_amounts
 from zae_limiter.admission.switches import denial
 from zae_limiter.clock import Deadline
 from zae_limiter.concurrency.receipt import Receipt
@@ -144,8 +144,8 @@ class SeveralCharge:
         grant = self._receipt.outcome
         if type(grant) is Grant:
             assert self._joint is not None
-            settlements = refunds(self._joint.grants(grant), self.amounts)
-            await self.first.settle_quietly(tuple(settlements), Receipt())
+            undone = [each for part in self._joint.grants(grant) for each in part.undo()]
+            await self.first.settle_quietly(tuple(undone), Receipt())
 
     async def ask(self, *, reads_first: bool = False) -> Grant | Rejection:
         """Charge all resources at once, or none.

@@ -141,7 +141,6 @@ class TokenWaiting(WaitingCharge):
         return Grant(
             tuple([charge for grant in grants for charge in grant.charges]),
             [image for grant in grants for image in _images_at_due(grant)],
-            grants[-1].reservation,
             quota_holds=_quota_holds(grants),
             would_reject=any(grant.would_reject for grant in grants),
         )
@@ -303,7 +302,7 @@ class TokenWaiting(WaitingCharge):
 
     async def _forfeit(self, taken: Taken, grant: Grant) -> None:
         """Correct the counted usage of a reservation that has lapsed. Its tokens are lost."""
-        settlements = [each._replace(forfeits=True) for each in self._settlements(grant)]
+        settlements = [each._replace(forfeits=True) for each in grant.undo(admitted=1)]
         await self._call.settle_quietly(tuple(settlements), taken.settled)
         taken.settled.outcome = None  # even if the write failed, nothing of it is given back
 

@@ -246,11 +246,11 @@ class AcquireCall:
             self.charging.pending_ends.add(end)
         return refused
 
-    def give_back(self, receipt: Receipt[ChargeOutcome], amounts: Mapping[str, int]) -> None:
+    def give_back(self, receipt: Receipt[ChargeOutcome]) -> None:
         """Refund a committed charge whose caller was stopped before it got the answer."""
         grant = receipt.outcome
         if type(grant) is Grant:
-            self.settle_quietly(grant.refund(amounts), Receipt())
+            self.settle_quietly(grant.undo(), Receipt())
 
     def admits_in_outage(self, error: RateLimiterUnavailable) -> bool:
         """Tell whether the outage policy lets the call through; name the call in the error."""
@@ -347,7 +347,7 @@ class Acquire:
             return self._lease
         except BaseException:
             # The caller never got the lease, so only this place can refund the charge.
-            call.give_back(receipt, self._consume)
+            call.give_back(receipt)
             raise
 
     def __exit__(
@@ -391,6 +391,6 @@ class Acquire:
                 raise
             lease = self._lease = SyncLease(call, None, {}, watch)
         except BaseException:
-            call.give_back(receipt, consume)
+            call.give_back(receipt)
             raise
         return lease

@@ -255,7 +255,7 @@ class SyncLease:
             self._uncharged = True
         except BaseException:
             if not self._holds(receipt.outcome):  # the end of the block refunds a booked charge
-                self._call.give_back(receipt, checked)
+                self._call.give_back(receipt)
             raise
 
     def release(self, amounts: Mapping[str, Amount] | None = None, /, **named: Amount) -> None:

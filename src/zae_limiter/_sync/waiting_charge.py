@@ -104,7 +104,7 @@ class WaitingCharge:
             if grant is None:
                 continue
             returned.append(grant)
-            settlements += self._settlements(grant)
+            settlements += grant.undo(admitted=1)
             taken.settled = settled
         if not settlements:
             return
@@ -215,17 +215,6 @@ class WaitingCharge:
         return sleep_for(self._call, self._time.clock, waiter, seconds)
 
     # --- ending
-
-    def _settlements(self, grant: Grant) -> list[Settlement]:
-        """Return the credits that undo a grant, as if the acquire had never been admitted."""
-        if not grant.charges:
-            return []
-        shard = None if grant.reservation is None else grant.reservation.shard.number
-        elsewhere = {charge.entity_id: -charge.counts_elsewhere for charge in grant.charges}
-        return [
-            each._replace(admitted=-1, shard=shard, elsewhere=elsewhere[each.entity_id])
-            for each in grant.refund(self._amounts)
-        ]
 
     def _rejected(self, listed: Sequence[LimitStatus]) -> RateLimitExceeded:
         """Return the error with every limit in force; a bucket that was charged before is first."""

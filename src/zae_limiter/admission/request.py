@@ -220,9 +220,6 @@ class Grant:
 
         Those are whole tokens, or billionths of money. Slots are not settled.
         """
-        has_bypass = True in [charge.is_bypass for charge in self.charges]
-        if not self.holds and not self.quota_holds and not has_bypass:
-            return dict(amounts)
         names, money = self.names(), self.budget_names()
         return {
             name: stored_units(amount, True) if name in money else amount
@@ -230,15 +227,43 @@ class Grant:
             if name in names
         }
 
-    def refund(self, amounts: Mapping[str, int]) -> tuple[Settlement, ...]:
-        """Return the credits that undo the whole grant; ``amounts`` are those of the call."""
-        refund = {name: -amount for name, amount in self.tokens(amounts).items()}
-        return tuple(
-            [
-                each._replace(quotas=tuple([part._replace(undoes=True) for part in each.quotas]))
-                for each in self.settlements(refund, self.holds, self.quota_holds)
+    def undo(self, admitted: int = 0) -> tuple[Settlement, ...]:
+        """Return the credits that undo the grant in every bucket, and all that it holds.
+
+        ``admitted`` acquires are not counted as admitted any more.
+        """
+        found = []
+        for position, charge in enumerate(self.charges):
+            slot_keys, quota_keys = charge.in_force.slot_keys, charge.in_force.quota_keys
+            if charge.is_bypass:
+                quota_keys = ()  # nothing of them is held
+            credits_milli = {
+                key: -amount
+                for key, amount in charge.amounts_milli.items()
+                if amount and key not in slot_keys and key not in quota_keys
+            }
+            slots = self.holds[position] if self.holds else ()
+            held = self.quota_holds[position] if self.quota_holds else ()
+            quotas = [
+                QuotaSettlement(each, -each.units, undoes=True) for each in held if each.units
             ]
-        )
+            if credits_milli or slots or quotas or admitted:
+                found.append(
+                    Settlement(
+                        entity_id=charge.entity_id,
+                        resource=charge.resource,
+                        in_force=charge.in_force,
+                        amounts_milli=credits_milli,
+                        through_child=charge.through_child,
+                        admitted=-admitted,
+                        forfeits=charge.is_bypass,
+                        released=slots,
+                        quotas=tuple(quotas),
+                        shard=None if self.reservation is None else self.reservation.shard.number,
+                        elsewhere=-admitted if charge.counts_elsewhere else 0,
+                    )
+                )
+        return tuple(found)
 
     def settlements(
         self,

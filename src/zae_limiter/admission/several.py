@@ -12,7 +12,7 @@ from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.in_force import InForce, plain_name
 from zae_limiter.admission.quotas import NEVER_EXPIRES, QuotaHold
 from zae_limiter.admission.rebase import has_limits, is_newer
-from zae_limiter.admission.request import Charge, Grant, Settlement
+from zae_limiter.admission.request import Charge, Grant
 from zae_limiter.admission.resolution import Scope
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.config import ConfigSource
@@ -148,14 +148,6 @@ class JointCharge:
         """Return the statuses of a rejection in the order in which the caller named resources."""
         named = [_bucket_of(charge) for charges in self.of_parts for charge in charges]
         return sorted(statuses, key=lambda each: named.index((each.entity_id, each.resource)))
-
-
-def refunds(grants: Sequence[Grant], amounts: Sequence[Mapping[str, int]]) -> list[Settlement]:
-    """Return the credits that undo the grants of all resources."""
-    found: list[Settlement] = []
-    for grant, taken in zip(grants, amounts, strict=True):
-        found += grant.refund(taken)
-    return found
 
 
 def _agreeing(parts: Sequence[Part]) -> list[Scope]:

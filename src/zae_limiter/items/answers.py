@@ -9,7 +9,6 @@ from zae_limiter.admission.charge import statuses, with_one_wait
 from zae_limiter.admission.fit import has_no_debt
 from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.moves import added_move, after
-from zae_limiter.admission.quotas import QuotaSettlement
 from zae_limiter.admission.request import (
     Charge,
     ChargeOutcome,
@@ -89,32 +88,10 @@ def holds_of(charge: Charge, outcome: Applied) -> tuple[SlotHold, ...]:
     )
 
 
-def refund_of(charge: Charge, applied: Applied) -> Settlement:
-    """Return the credits that undo an applied charge, and the slots that it gives back."""
-    slot_keys, quota_keys = charge.in_force.slot_keys, charge.in_force.quota_keys
-    if charge.is_bypass:
-        quota_keys = ()  # nothing of them is held
-    amounts = {
-        key: -amount
-        for key, amount in charge.amounts_milli.items()
-        if amount and key not in slot_keys and key not in quota_keys
-    }
-    return Settlement(
-        entity_id=charge.entity_id,
-        resource=charge.resource,
-        in_force=charge.in_force,
-        amounts_milli=amounts,
-        through_child=charge.through_child,
-        forfeits=charge.is_bypass,
-        released=holds_of(charge, applied),
-        quotas=tuple(
-            [
-                QuotaSettlement(hold, -hold.units, undoes=True)
-                for hold in applied.quota_holds
-                if hold.units
-            ]
-        ),
-    )
+def refund_of(charge: Charge, applied: Applied, admitted: int) -> tuple[Settlement, ...]:
+    """Return what undoes an applied charge that was counted as so many admitted acquires."""
+    holds, quota_holds = (holds_of(charge, applied),), (applied.quota_holds,)
+    return Grant((charge,), holds=holds, quota_holds=quota_holds).undo(admitted)
 
 
 def refusal(

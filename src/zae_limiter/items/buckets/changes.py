@@ -101,21 +101,12 @@ class BucketChange:
         return change
 
     @classmethod
-    def of_refund(cls, settlement: Settlement, charged: BucketChange) -> BucketChange:
-        """Return the change that undoes a charge; ``settlement`` are its credits."""
-        change = cls.of_settlement(settlement, -charged.admitted)
-        if charged.through_milli is not None:
-            change.through_milli = {key: -each for key, each in charged.through_milli.items()}
-        change.elsewhere = -charged.elsewhere
-        return change
-
-    @classmethod
-    def of_settlement(cls, settlement: Settlement, admitted: int = 0) -> BucketChange:
+    def of_settlement(cls, settlement: Settlement) -> BucketChange:
         return cls(
             in_force=settlement.in_force,
             amounts_milli=settlement.amounts_milli,
             is_charge=False,
-            admitted=admitted + settlement.admitted,
+            admitted=settlement.admitted,
             through_child=settlement.through_child,
             forfeits=settlement.forfeits,
             released=settlement.released,

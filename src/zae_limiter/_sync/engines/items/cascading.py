@@ -120,16 +120,18 @@ class Cascade:
     def _refund_one(
         self, charge: Charge, charged: PendingChange, applied: Applied, deadline: Deadline
     ) -> None:
-        settlement = refund_of(charge, applied)
-        change = BucketChange.of_refund(settlement, charged.change)
-        refund = PendingChange(charged.bucket_id, change, charged.clock, deadline)
-        outcome = self._router.submit(refund)
-        if isinstance(outcome, ZAELimiterError):
-            self._counters.add(lost_refunds=1)
-            logger.error(
-                "could not refund %r to %r on %r",
-                settlement.amounts_milli,
-                settlement.entity_id,
-                settlement.resource,
-                exc_info=outcome,
-            )
+        for settlement in refund_of(charge, applied, charged.change.admitted):
+            change = BucketChange.of_settlement(settlement)
+            if charge.through_milli is not None:
+                change.through_milli = {key: -each for key, each in charge.through_milli.items()}
+            refund = PendingChange(charged.bucket_id, change, charged.clock, deadline)
+            outcome = self._router.submit(refund)
+            if isinstance(outcome, ZAELimiterError):
+                self._counters.add(lost_refunds=1)
+                logger.error(
+                    "could not refund %r to %r on %r",
+                    settlement.amounts_milli,
+                    settlement.entity_id,
+                    settlement.resource,
+                    exc_info=outcome,
+                )
