@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from zae_limiter import exceptions
 from zae_limiter_ops.cli.shared.errors import GivenOptions, in_shell_terms
 
 
-@dataclass(frozen=True, slots=True)
-class PageProblem:
+class PageProblem(NamedTuple):
     """A message for people, with the status of the answer."""
 
     status: int
@@ -18,34 +17,50 @@ class PageProblem:
     advice: str
 
 
-def problem_of(error: Exception, given: GivenOptions) -> PageProblem:
-    """Return the message for an error of the library."""
-    message = in_shell_terms(error, given)
-    if isinstance(error, exceptions.NamespaceNotFoundError):
-        return PageProblem(
-            404,
-            "This namespace does not exist",
-            message,
-            "Choose another namespace. The page comes back by itself once it is registered.",
-        )
-    if isinstance(error, exceptions.LimitsChangedError):
-        return PageProblem(409, "Somebody else was faster", message, "Open the form again.")
-    if isinstance(error, exceptions.ValidationError):
-        return PageProblem(400, "This does not work", message, "Go back and correct the value.")
-    if isinstance(error, exceptions.EntityError):
-        return PageProblem(404, "There is no such entity", message, "Check the id.")
-    if isinstance(error, exceptions.PermissionDenied):
-        return PageProblem(
-            503,
-            "The store denies access",
-            message,
-            "Renew the credentials, or grant the missing permission. The page tries again every "
-            "few seconds and comes back by itself.",
-        )
-    return PageProblem(
+TRIES_AGAIN = "The page tries again every few seconds and comes back by itself."
+# Status, title and advice by the kind of the error; the first kind that fits counts.
+PROBLEMS: tuple[tuple[type[exceptions.ZAELimiterError], int, str, str], ...] = (
+    (
+        exceptions.NamespaceNotFoundError,
+        404,
+        "This namespace does not exist",
+        "Choose another namespace. The page comes back by itself once it is registered.",
+    ),
+    (exceptions.LimitsChangedError, 409, "Somebody else was faster", "Open the form again."),
+    (
+        exceptions.ValidationError,
+        400,
+        "This does not work",
+        "Go back and correct the value.",
+    ),
+    (exceptions.EntityError, 404, "There is no such entity", "Check the id."),
+    (
+        exceptions.PermissionDenied,
+        503,
+        "The store denies access",
+        f"Renew the credentials, or grant the missing permission. {TRIES_AGAIN}",
+    ),
+    (exceptions.VersionError, 503, "This version cannot read what is stored", TRIES_AGAIN),
+    (
+        exceptions.RateLimiterUnavailable,
         503,
         "The store does not answer",
-        message,
-        "Check that the store is running and that credentials are valid. The page tries again "
-        "every few seconds and comes back by itself.",
+        f"Check that the store is running and that credentials are valid. {TRIES_AGAIN}",
+    ),
+    (
+        exceptions.ZAELimiterError,
+        503,
+        "The store cannot be used",
+        f"Check the address of the store. {TRIES_AGAIN}",
+    ),
+)
+
+
+def problem_of(error: exceptions.ZAELimiterError, given: GivenOptions) -> PageProblem:
+    """Return the message for an error of the library."""
+    status, title, advice = next(
+        (status, title, advice)
+        for kind, status, title, advice in PROBLEMS
+        if isinstance(error, kind)
     )
+    return PageProblem(status, title, in_shell_terms(error, given), advice)

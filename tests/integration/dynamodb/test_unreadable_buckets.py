@@ -130,5 +130,9 @@ def test_the_page_names_it_and_shows_the_others(mixed):
         text = eventually(lambda: client.page(path, **query), lambda text: command in text)  # noqa: B023
         assert command in text, path
     assert "key-2" in text
+    status, _, text = client.get("/n/default/entity?id=key-1")
+    assert status == 503
+    assert "This version cannot read what is stored" in text
+    assert "the store has an unknown form of bucket" in text
     server.stop()
     thread.join(20)
