@@ -85,7 +85,6 @@ BAD = {
     "tenants": ["", "0", "51", "many"],
     "seed": ["", "1.5"],
     "engine": ["", "redis"],
-    "image": ["", "redis:7"],
     "port": ["", "-1", "65536", "http"],
     "grpc_port": ["", "-1", "65536", "grpc"],
     "tokens": ["."],

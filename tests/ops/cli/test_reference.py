@@ -21,7 +21,7 @@ STACKS = ("cfn-template", "lambda-export", *STACK_COMMANDS)
 STORELESS = {
     ("limits", "schema"): {"file"},
     ("limits", "validate"): {"files", "output"},
-    ("local", "up"): {"engine", "image", "port", "name", "output"},
+    ("local", "up"): {"engine", "port", "name", "output"},
     ("local", "down"): {"delete_data", "yes", "output"},
     ("local", "status"): {"output"},
     ("local", "logs"): {"follow", "lines"},
@@ -135,7 +135,7 @@ SAMPLES = {
     "system delete-defaults": ["--yes"],
     "usage list": ["-e", "key-7"],
     "usage summary": ["-r", "gpt-4"],
-    "usage top": ["--by", "tpm"],
+    "usage top": ["--by", "rpm"],
     "version": [],
     "watch": ["-r", "llama", "--once"],
 }
