@@ -18,7 +18,7 @@ from tools.pictures import FOLDER
 from zae_limiter import Limit, RateLimitExceeded, SyncRateLimiter, SyncRepository
 from zae_limiter_dashboard.server import DashboardServer
 from zae_limiter_dashboard.settings import DashboardSettings
-from zae_limiter_ops.cli.shared.errors import GivenOptions
+from zae_limiter_ops.views.advice import GivenOptions
 
 HOUR_MS = 3_600_000
 TEAMS = ("acme", "globex", "initech", "hooli", "stark", "wayne")

@@ -10,16 +10,10 @@ from zae_limiter.admission.in_force import stored_units
 from zae_limiter.exceptions import EntityNotFoundError, ValidationError
 from zae_limiter.models.audit import SYSTEM_SUBJECT, resource_subject
 from zae_limiter.models.bucket import MAX_PAUSE_S, check_pause
-from zae_limiter.models.limit import Limit, check_amounts, check_limits
+from zae_limiter.models.limit import Limit, check_limits
 from zae_limiter.naming import DEFAULT_RESOURCE, check_entity_id, check_resource
-from zae_limiter_ops.cli.shared.formatting import (
-    LEVELS,
-    describe_limits,
-    format_amount,
-    format_duration,
-)
-from zae_limiter_ops.cli.shared.param_types import parse_amount
-from zae_limiter_ops.reports.columns import plain_values
+from zae_limiter_ops.views.amounts import amount_words, parse_amounts
+from zae_limiter_ops.views.formatting import LEVELS, describe_limits, format_amount, format_duration
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -28,7 +22,7 @@ if TYPE_CHECKING:
     from zae_limiter.models.bucket import BucketState
     from zae_limiter.models.config import ConfigSource
     from zae_limiter_dashboard.board import Board
-    from zae_limiter_ops.cli.shared.errors import GivenOptions
+    from zae_limiter_ops.views.advice import GivenOptions
 
 MAX_NAMED = 20  # entities that a preview names
 MAX_COUNTED = 10_000  # entities with limits of their own that a preview reads
@@ -143,24 +137,6 @@ def _amounts(fields: Fields) -> dict[str, Any]:
     if not amounts:
         raise ValidationError("amounts", "", "must name at least one limit, such as tpm=5000")
     return amounts
-
-
-def parse_amounts(text: str) -> dict[str, Any]:
-    """Return the amounts of a text such as ``tpm=500 usd=0.25``; an empty one has none."""
-    amounts: dict[str, int | str] = {}
-    for word in text.replace(",", " ").split():
-        parsed = parse_amount(word)
-        if parsed is None:
-            raise ValidationError(
-                "amounts", word, "must have the form NAME=AMOUNT, such as tpm=500 or usd=0.25"
-            )
-        amounts[parsed[0]] = parsed[1]
-    return check_amounts(amounts, "amounts")
-
-
-def amount_words(amounts: Mapping[str, int | Decimal]) -> list[str]:
-    """Return the words that ``parse_amounts`` and the command line read."""
-    return [f"{name}={amount}" for name, amount in plain_values(amounts).items()]
 
 
 def _preview_top_up(place: ActionPlace, fields: Fields) -> Preview:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from zae_limiter_dashboard.settings import DashboardSettings
     from zae_limiter_dashboard.store import Stores
-    from zae_limiter_ops.cli.shared.errors import GivenOptions
+    from zae_limiter_ops.views.advice import GivenOptions
 
 
 STATIC = Path(__file__).parent / "static"

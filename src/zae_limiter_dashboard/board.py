@@ -17,7 +17,7 @@ from zae_limiter.exceptions import IncompatibleSchemaError, ZAELimiterError
 from zae_limiter.models.bucket import BucketEntry, BucketState
 from zae_limiter_dashboard.rows import SORTS, LevelRow
 from zae_limiter_dashboard.selection import Selection, select
-from zae_limiter_ops.cli.shared.in_force import as_in_force, changed_buckets
+from zae_limiter_ops.views.in_force import as_in_force, changed_buckets
 
 if TYPE_CHECKING:
     from zae_limiter import SyncRepository

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from zae_limiter_dashboard.history import ChartHour
-from zae_limiter_ops.cli.shared.formatting import count_of
+from zae_limiter_ops.views.formatting import count_of
 
 
 @dataclass(frozen=True, slots=True)

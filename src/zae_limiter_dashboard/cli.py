@@ -10,10 +10,11 @@ import click
 from click.core import ParameterSource
 
 from zae_limiter.exceptions import RateLimiterUnavailable, ValidationError
-from zae_limiter_dashboard.settings import DEFAULT_PORT, LOOPBACK, DashboardSettings
-from zae_limiter_ops.cli.shared.errors import GivenOptions
+from zae_limiter_dashboard.settings import DEFAULT_PORT, DashboardSettings
+from zae_limiter_ops.addresses import LOOPBACK
 from zae_limiter_ops.cli.shared.store import DEFAULT_NAMESPACE
 from zae_limiter_ops.cli.shared.store_options import store_options
+from zae_limiter_ops.views.advice import GivenOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,12 +10,13 @@ from zae_limiter import SyncRateLimiter
 from zae_limiter.models.timestamps import iso_from_ms
 from zae_limiter_dashboard.board import READ_UNITS_PER_CHANGED, Refreshed
 from zae_limiter_dashboard.rows import LevelRow
-from zae_limiter_ops.cli.explain.explanation import Explanation, explain_acquire
-from zae_limiter_ops.cli.shared.in_force import as_in_force, changed_buckets
-from zae_limiter_ops.cli.shared.lookups import EntityView, view_entity
 from zae_limiter_ops.reports.usage_series import UsageChart, usage_chart
 from zae_limiter_ops.reports.usage_svg import chart_legend, svg_chart
 from zae_limiter_ops.reports.visualization import LARGEST_IN_COLOUR
+from zae_limiter_ops.views.advice import GivenOptions
+from zae_limiter_ops.views.entities import EntityView, view_entity
+from zae_limiter_ops.views.explanation import Explanation, explain_acquire
+from zae_limiter_ops.views.in_force import as_in_force, changed_buckets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -118,4 +119,6 @@ def explain(
     repository: SyncRepository, entity_id: str, resource: str, amounts: Mapping[str, int]
 ) -> Explanation:
     """Explain a call that a person has typed in."""
-    return explain_acquire(SyncRateLimiter(repository), entity_id, resource, amounts or None)
+    return explain_acquire(
+        SyncRateLimiter(repository), entity_id, resource, amounts or None, given=GivenOptions()
+    )

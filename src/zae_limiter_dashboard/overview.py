@@ -5,15 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from zae_limiter_dashboard.rows import (
-    LevelRow,
-    LimitedBucket,
-    debts,
-    in_flight,
-    limited_buckets,
-)
+from zae_limiter_dashboard.rows import LevelRow, LimitedBucket, debts, in_flight, limited_buckets
 from zae_limiter_dashboard.selection import SHOWN, Selection
-from zae_limiter_ops.cli.shared.formatting import LEVELS
+from zae_limiter_ops.views.formatting import LEVELS
 
 if TYPE_CHECKING:
     from collections.abc import Container

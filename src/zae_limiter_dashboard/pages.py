@@ -24,23 +24,10 @@ from zae_limiter.bounded_json import parse_bounded
 from zae_limiter.exceptions import LimitsChangedError, ValidationError, ZAELimiterError
 from zae_limiter.models.usage import money_label
 from zae_limiter.naming import check_entity_id, check_principal, check_resource, process_author
-from zae_limiter_dashboard.actions import (
-    ACTIONS,
-    ActionPlace,
-    Level,
-    amount_words,
-    limit_lines,
-    parse_amounts,
-)
+from zae_limiter_dashboard.actions import ACTIONS, ActionPlace, Level, limit_lines
 from zae_limiter_dashboard.board import READ_UNITS_PER_SHOWN
 from zae_limiter_dashboard.charts import CallsChart
-from zae_limiter_dashboard.entity_view import (
-    SPANS,
-    draw_usage,
-    entity_levels,
-    entity_page,
-    explain,
-)
+from zae_limiter_dashboard.entity_view import SPANS, draw_usage, entity_levels, entity_page, explain
 from zae_limiter_dashboard.guard import session_cookie
 from zae_limiter_dashboard.history import DAYS
 from zae_limiter_dashboard.limits_view import compare_manifest, read_named_manifest, stored_limits
@@ -55,12 +42,11 @@ from zae_limiter_dashboard.store import (
     REFRESH_S,
 )
 from zae_limiter_dashboard.templating import environment
-from zae_limiter_ops.cli.shared.formatting import LEVELS
-from zae_limiter_ops.cli.shared.records import print_csv
-from zae_limiter_ops.cli.shared.unknown_names import unknown_names
-from zae_limiter_ops.cli.usage.reads import unknown_resource, unused_limit
-from zae_limiter_ops.reports.columns import json_of
 from zae_limiter_ops.reports.usage_columns import entity_columns
+from zae_limiter_ops.views.amounts import amount_words, parse_amounts
+from zae_limiter_ops.views.columns import json_of, write_csv
+from zae_limiter_ops.views.formatting import LEVELS
+from zae_limiter_ops.views.names import unknown_names, unknown_resource, unused_limit
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -73,8 +59,8 @@ if TYPE_CHECKING:
     from zae_limiter_dashboard.session import Sessions
     from zae_limiter_dashboard.settings import DashboardSettings
     from zae_limiter_dashboard.store import Stores, Watched
-    from zae_limiter_ops.cli.shared.errors import GivenOptions
-    from zae_limiter_ops.cli.shared.unknown_names import UnknownName
+    from zae_limiter_ops.views.advice import GivenOptions
+    from zae_limiter_ops.views.names import UnknownName
 
 
 ROWS = 50  # of a page of a resource
@@ -476,7 +462,7 @@ class PageRoutes:
         form = ask.path.rpartition(".")[2]
         if ranking is not None and form == "csv":
             text = io.StringIO()
-            print_csv(entity_columns(ranking.consumers, "entity"), ranking.consumers, text)
+            write_csv(entity_columns(ranking.consumers, "entity"), ranking.consumers, text)
             return _download(text.getvalue(), "text/csv", "usage.csv")
         if ranking is not None and form == "json":
             columns = entity_columns(ranking.consumers, "entity")

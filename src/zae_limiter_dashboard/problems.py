@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from zae_limiter import exceptions
-from zae_limiter_ops.cli.shared.errors import GivenOptions, in_shell_terms
+from zae_limiter_ops.views.advice import GivenOptions, in_shell_terms
 
 
 class PageProblem(NamedTuple):

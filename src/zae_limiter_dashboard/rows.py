@@ -10,7 +10,7 @@ from zae_limiter.admission.in_force import stored_units
 from zae_limiter.bucket import calculate_retry_after, refill_state
 from zae_limiter.models.bucket import BucketState
 from zae_limiter.models.timestamps import MILLI, iso_from_ms
-from zae_limiter_ops.cli.shared.modes import ENFORCED, ModeView
+from zae_limiter_ops.views.modes import ENFORCED, ModeView
 
 if TYPE_CHECKING:
     from decimal import Decimal

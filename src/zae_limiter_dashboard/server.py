@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from zae_limiter import SyncRepository
     from zae_limiter_dashboard.settings import DashboardSettings
-    from zae_limiter_ops.cli.shared.errors import GivenOptions
+    from zae_limiter_ops.views.advice import GivenOptions
 
 NEXT_PORTS = 20  # tried after the default port if it is taken
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from zae_limiter.exceptions import ValidationError
+from zae_limiter_ops.addresses import LOOPBACK, is_loopback
 
-LOOPBACK = "127.0.0.1"
 DEFAULT_PORT = 8787
 
 _HOST = re.compile(r"[A-Za-z0-9.-]{1,253}(:[0-9]{1,5})?")
@@ -93,11 +92,3 @@ class DashboardSettings:
         scheme = "https" if self.certificate else "http"
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{scheme}://{host}:{self.port}/"
-
-
-def is_loopback(host: str) -> bool:
-    """Tell whether only this machine can reach an address."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

@@ -12,7 +12,7 @@ from zae_limiter.exceptions import NamespaceNotFoundError, ValidationError, ZAEL
 from zae_limiter.models.audit import SYSTEM_SUBJECT, AuditEvent, namespace_subject, resource_subject
 from zae_limiter_dashboard.board import Board, BoardKeeper
 from zae_limiter_dashboard.history import History
-from zae_limiter_ops.cli.shared.modes import ModeView
+from zae_limiter_ops.views.modes import ModeView
 
 if TYPE_CHECKING:
     from zae_limiter import SyncRepository

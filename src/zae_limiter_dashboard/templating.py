@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from zae_limiter_ops.cli.shared.formatting import (
+from zae_limiter_ops.views.formatting import (
     describe_filled,
     describe_limits,
     format_amount,

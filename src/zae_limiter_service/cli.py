@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from zae_limiter.exceptions import ValidationError
-from zae_limiter_dashboard.settings import LOOPBACK
+from zae_limiter_ops.addresses import LOOPBACK
 from zae_limiter_ops.cli.shared.param_types import Seconds
 from zae_limiter_ops.cli.shared.store_options import store_options
 from zae_limiter_service.settings import DEFAULT_PORT, ServiceSettings

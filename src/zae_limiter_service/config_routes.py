@@ -10,8 +10,8 @@ from zae_limiter.models.config import KEEP, OnUnavailable
 from zae_limiter.models.entity import Entity
 from zae_limiter.models.usage import WindowType
 from zae_limiter.naming import DEFAULT_RESOURCE, check_entity_id, check_resource
-from zae_limiter_ops.cli.entity.report import entity_json
-from zae_limiter_ops.cli.shared.formatting import limits_json, superseded_json
+from zae_limiter_ops.views.entities import entity_json
+from zae_limiter_ops.views.formatting import limits_json, superseded_json
 from zae_limiter_service.access import MANAGING, READING
 from zae_limiter_service.answers import Answer, json_answer, problem
 from zae_limiter_service.fields import (

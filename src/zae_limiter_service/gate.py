@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from zae_limiter_dashboard.settings import is_loopback
+from zae_limiter_ops.addresses import is_loopback
 from zae_limiter_service.answers import Answer, Headers, RefusedCall, problem
 from zae_limiter_service.fields import MAX_BODY
 

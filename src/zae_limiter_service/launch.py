@@ -70,7 +70,7 @@ def make_page(settings: ServiceSettings, say: Callable[[str], None]) -> ASGIApp:
     from zae_limiter_dashboard.session import Sessions
     from zae_limiter_dashboard.settings import DashboardSettings
     from zae_limiter_dashboard.store import Stores as PageStores
-    from zae_limiter_ops.cli.shared.errors import GivenOptions
+    from zae_limiter_ops.views.advice import GivenOptions
 
     public = () if settings.advertise is None else (urlsplit(settings.advertise).netloc,)
     of_page = DashboardSettings(

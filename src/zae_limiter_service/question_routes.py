@@ -169,12 +169,14 @@ def _parse_amounts(text: str | None) -> dict[str, int] | None:
 def _explain(
     url: str | None, namespace: str, entity: str, resource: str, amounts: dict[str, int] | None
 ) -> dict[str, Any]:
-    """Explain an acquire as the command does, with the functions of the command."""
+    """Explain an acquire as the command does."""
     from zae_limiter import SyncRateLimiter
-    from zae_limiter_ops.cli.explain.explanation import explain_acquire
-    from zae_limiter_ops.cli.explain.report import explanation_json
+    from zae_limiter_ops.views.advice import GivenOptions
+    from zae_limiter_ops.views.explanation import explain_acquire, explanation_json
 
     with open_sync(url, namespace) as repository:
-        found = explain_acquire(SyncRateLimiter(repository), entity, resource, amounts)
+        found = explain_acquire(
+            SyncRateLimiter(repository), entity, resource, amounts, given=GivenOptions()
+        )
     data = explanation_json(found)
     return {**data, "consume": plain_amounts(data["consume"])}

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.store_url import parse_url
-from zae_limiter_dashboard.settings import LOOPBACK, is_loopback
+from zae_limiter_ops.addresses import LOOPBACK, is_loopback
 
 DEFAULT_PORT = 8080
 DEFAULT_PORTS = {"http": 80, "https": 443}  # of URLs

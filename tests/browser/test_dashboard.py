@@ -13,7 +13,7 @@ from tests.docs.pages import ROOT
 from zae_limiter import Limit, SyncRateLimiter, SyncRepository
 from zae_limiter_dashboard.server import DashboardServer
 from zae_limiter_dashboard.settings import DashboardSettings
-from zae_limiter_ops.cli.shared.errors import GivenOptions
+from zae_limiter_ops.views.advice import GivenOptions
 
 AXE = ROOT / ".tools/axe-core/axe.min.js"
 PAGES = [

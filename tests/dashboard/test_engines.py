@@ -10,7 +10,7 @@ from zae_limiter import Limit, SyncRepository
 from zae_limiter_dashboard.board import BoardKeeper
 from zae_limiter_dashboard.server import DashboardServer
 from zae_limiter_dashboard.settings import DashboardSettings
-from zae_limiter_ops.cli.shared.errors import GivenOptions
+from zae_limiter_ops.views.advice import GivenOptions
 
 PATHS = [
     "overview",

@@ -29,7 +29,7 @@ from zae_limiter import SyncRateLimiter, SyncRepository
 from zae_limiter_dashboard.actions import ACTIONS
 from zae_limiter_dashboard.server import DashboardServer
 from zae_limiter_dashboard.settings import DashboardSettings
-from zae_limiter_ops.cli.shared.errors import GivenOptions
+from zae_limiter_ops.views.advice import GivenOptions
 
 ANSWERED_WITHIN_S = 5
 

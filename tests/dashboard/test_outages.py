@@ -15,8 +15,8 @@ from tests.support.dynamodb.tables import empty_table, store_url
 from zae_limiter import RateLimiterUnavailable, SyncRepository
 from zae_limiter_dashboard.server import DashboardServer
 from zae_limiter_dashboard.settings import DashboardSettings
-from zae_limiter_ops.cli.shared.errors import GivenOptions
 from zae_limiter_ops.cli.shared.store import StoreLocation
+from zae_limiter_ops.views.advice import GivenOptions
 
 
 def stated_units(text):

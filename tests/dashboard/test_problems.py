@@ -14,7 +14,7 @@ from zae_limiter import (
 from zae_limiter.exceptions import EntityNotFoundError, PermissionDenied, VersionMismatchError
 from zae_limiter.transport.errors import NoAnswer, Refused
 from zae_limiter_dashboard.problems import problem_of
-from zae_limiter_ops.cli.shared.errors import GivenOptions
+from zae_limiter_ops.views.advice import GivenOptions
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from botocore import xform_name
 
 from tests.docs.pages import ROOT, blocks
 from zae_limiter_ops.cli.app import app
-from zae_limiter_ops.cli.shared.errors import STACK_COMMANDS
+from zae_limiter_ops.views.advice import STACK_COMMANDS
 
 # What a page shows beside our own commands, and what is not run: it installs, needs a server that
 # another test starts, or an account.

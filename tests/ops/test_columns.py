@@ -1,18 +1,18 @@
 """One list of columns is a table, JSON and CSV."""
 
+import io
 from typing import NamedTuple
 
 from zae_limiter_ops.cli.shared.records import print_csv, print_records
-from zae_limiter_ops.reports.columns import (
+from zae_limiter_ops.views.columns import (
     Column,
     PlainTable,
     as_text,
     cells_of,
-    csv_heads_of,
-    csv_row_of,
     json_of,
     of_part,
     titles_of,
+    write_csv,
 )
 
 
@@ -30,13 +30,18 @@ COLUMNS = (
 )
 
 
+def csv_of(columns, record):
+    file = io.StringIO()
+    write_csv(columns, [record], file)
+    return file.getvalue()
+
+
 def test_each_form_leaves_out_columns_without_a_name_there():
     key = Key("a", 1200)
     assert titles_of(COLUMNS) == ["key", "tokens>", "child"]
     assert cells_of(COLUMNS, key) == ["a", "1,200", "no"]
     assert json_of(COLUMNS, key) == {"id": "a", "tokens_milli": 1_200_000}
-    assert csv_heads_of(COLUMNS) == ["key_id", "tokens"]
-    assert csv_row_of(COLUMNS, key) == ["a", 1200]
+    assert csv_of(COLUMNS, key) == "key_id,tokens\na,1200\n"
 
 
 def test_a_format_is_for_tables_only():
@@ -45,7 +50,7 @@ def test_a_format_is_for_tables_only():
     ]
     assert cells_of(columns, 1) == ["100%"]
     assert json_of(columns, 1) == {"share": 1.0}
-    assert csv_row_of(columns, 1) == [1.0]
+    assert csv_of(columns, 1) == "share\n1.0\n"
 
 
 def test_columns_of_a_part_read_the_part():

@@ -11,7 +11,7 @@ from tools.accept_aws.records import Skip
 from tools.accept_aws.run import Run
 from zae_limiter import SyncRepository
 from zae_limiter.testing import FakeClock
-from zae_limiter_ops.cli.shared.formatting import count_of
+from zae_limiter_ops.views.formatting import count_of
 
 NAMESPACE, ENTITY = "accept-expiry", "expiring"
 DAY_MS = 86_400_000

@@ -13,10 +13,10 @@ from click.core import ParameterSource
 
 from zae_limiter_ops.cli.shared.console import make_console, print_json
 from zae_limiter_ops.cli.shared.errors import DONE, FAILED, Interrupted
-from zae_limiter_ops.cli.shared.formatting import format_number
 from zae_limiter_ops.cli.shared.options import output_option
 from zae_limiter_ops.cli.shared.param_types import Seconds
 from zae_limiter_ops.cli.shared.store_options import registry_options
+from zae_limiter_ops.views.formatting import format_number
 
 if TYPE_CHECKING:
     from zae_limiter._async.repository import Repository
@@ -130,7 +130,7 @@ def _served_page(url: str | None, repository: Repository, *, opens: bool) -> Ite
     from zae_limiter._sync.repository import SyncRepository
     from zae_limiter_dashboard.cli import announce, import_server
     from zae_limiter_dashboard.settings import DashboardSettings
-    from zae_limiter_ops.cli.shared.errors import GivenOptions
+    from zae_limiter_ops.views.advice import GivenOptions
 
     if url == "memory://":
         raise click.UsageError("the page shares the store: name it, such as memory://demo")

@@ -12,7 +12,7 @@ from rich.text import Text
 from zae_limiter_lab.demo.log import BucketLimit
 from zae_limiter_lab.demo.scenario import RESOURCE
 from zae_limiter_ops.cli.shared.console import Glyphs
-from zae_limiter_ops.cli.shared.formatting import count_of, format_number, format_short_number
+from zae_limiter_ops.views.formatting import count_of, format_number, format_short_number
 
 if TYPE_CHECKING:
     from zae_limiter.models.limit import Limit

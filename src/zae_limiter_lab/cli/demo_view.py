@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from zae_limiter_ops.cli.shared.console import Glyphs, is_live
-from zae_limiter_ops.cli.shared.formatting import count_of, format_number
+from zae_limiter_ops.views.formatting import count_of, format_number
 
 if TYPE_CHECKING:
     from zae_limiter_lab.demo.scenario import DemoEntity

@@ -18,7 +18,6 @@ from zae_limiter_lab.cli.loadtest_options import (
 )
 from zae_limiter_ops.cli.shared.console import confirm
 from zae_limiter_ops.cli.shared.errors import Interrupted, suggested
-from zae_limiter_ops.cli.shared.formatting import format_time
 from zae_limiter_ops.cli.shared.options import output_option, yes_option
 from zae_limiter_ops.cli.shared.store_options import (
     endpoint_option,
@@ -27,6 +26,7 @@ from zae_limiter_ops.cli.shared.store_options import (
 )
 from zae_limiter_ops.cli.shared.tables import print_hint, print_result, print_table
 from zae_limiter_ops.cli.stack.progress import stack_progress
+from zae_limiter_ops.views.formatting import format_time
 
 if TYPE_CHECKING:
     from zae_limiter_lab.loadtest.cloud import LoadTestStack, NetworkPlace

@@ -10,8 +10,8 @@ import click
 
 from zae_limiter_ops.cli.shared.console import is_live, make_console
 from zae_limiter_ops.cli.shared.errors import folded
-from zae_limiter_ops.cli.shared.formatting import count_of, format_number, printable
 from zae_limiter_ops.cli.shared.tables import print_line, print_table, rich_table
+from zae_limiter_ops.views.formatting import count_of, format_number, printable
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -9,12 +9,6 @@ import click
 
 from zae_limiter.shell_words import quoted
 from zae_limiter_ops.cli.shared.console import status
-from zae_limiter_ops.cli.shared.formatting import (
-    count_of,
-    describe_filled,
-    describe_limits,
-    format_time,
-)
 from zae_limiter_ops.cli.shared.groups import CommandGroup
 from zae_limiter_ops.cli.shared.options import (
     check_entity,
@@ -27,7 +21,8 @@ from zae_limiter_ops.cli.shared.options import (
 from zae_limiter_ops.cli.shared.records import print_records
 from zae_limiter_ops.cli.shared.store_options import registry_options, store_options
 from zae_limiter_ops.cli.shared.tables import print_hint, print_result
-from zae_limiter_ops.reports.columns import Column
+from zae_limiter_ops.views.columns import Column
+from zae_limiter_ops.views.formatting import count_of, describe_filled, describe_limits, format_time
 
 if TYPE_CHECKING:
     from zae_limiter.models.audit import AuditEvent

@@ -7,9 +7,9 @@ from decimal import Decimal
 from typing import Any, NamedTuple, TypeAlias
 
 from zae_limiter.models.usage import EntityUsage, UsageSnapshot, UsageSummary, money_label
-from zae_limiter.refusal import LimitedBy
-from zae_limiter_ops.reports.columns import Column, as_text, plain_values
 from zae_limiter_ops.reports.usage_series import CountedLimit
+from zae_limiter_ops.views.columns import Column, as_text, plain_values
+from zae_limiter_ops.views.formatting import list_or_none
 
 Usage: TypeAlias = UsageSnapshot | EntityUsage
 
@@ -99,11 +99,6 @@ REFUSAL_COLUMNS: tuple[Column[UsageSnapshot], ...] = (
     Column(key="last_limited_by", value=lambda window: list_or_none(window.last_limited_by)),
     Column(key="last_rejected_at", value=lambda window: window.last_rejected_at),
 )
-
-
-def list_or_none(limited_by: LimitedBy | None) -> list[str] | None:
-    """Return the three names for JSON."""
-    return None if limited_by is None else list(limited_by)
 
 
 def limit_columns(usages: Sequence[Usage]) -> list[Column[Usage]]:

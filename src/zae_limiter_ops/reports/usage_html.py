@@ -10,7 +10,6 @@ from html import escape
 from typing import TypeVar
 
 from zae_limiter.models.usage import EntityUsage, UsageRanking, UsageSnapshot, UsageSummary
-from zae_limiter_ops.reports.columns import Column, cells_of, titles_of
 from zae_limiter_ops.reports.usage_columns import (
     entity_columns,
     limit_totals,
@@ -20,6 +19,7 @@ from zae_limiter_ops.reports.usage_columns import (
 from zae_limiter_ops.reports.usage_series import UsageChart, usage_chart
 from zae_limiter_ops.reports.usage_svg import chart_legend, svg_chart
 from zae_limiter_ops.reports.visualization import LARGEST_IN_COLOUR
+from zae_limiter_ops.views.columns import Column, cells_of, titles_of
 
 T = TypeVar("T")
 

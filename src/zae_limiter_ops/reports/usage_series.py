@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeAlias
 
 from zae_limiter.models.money import billionths_of, in_currency
 from zae_limiter.models.usage import UsageSnapshot, WindowType
-from zae_limiter_ops.reports.columns import as_text
+from zae_limiter_ops.views.columns import as_text
 
 HOUR_S = 3600
 MONDAY_HOUR = 4 * 24  # the first Monday of 1970, in hours; weeks are labelled at their Mondays

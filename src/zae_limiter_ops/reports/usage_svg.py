@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from html import escape
 
-from zae_limiter_ops.reports.columns import as_text
 from zae_limiter_ops.reports.usage_series import (
     LABEL_LENGTH,
     UsageChart,
@@ -19,6 +18,7 @@ from zae_limiter_ops.reports.usage_series import (
     shortened,
 )
 from zae_limiter_ops.reports.visualization import colours
+from zae_limiter_ops.views.columns import as_text
 
 MAX_TITLED_BARS = 400  # bars with a text of their own; more are drawn as one shape
 # The size of a chart in its own units, about pixels; the page scales the chart to its width.

@@ -17,7 +17,6 @@ from typing import Any
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.extras import needs
 from zae_limiter.models.usage import UsageSnapshot
-from zae_limiter_ops.reports.columns import Column, PlainTable, as_text, cells_of, titles_of
 from zae_limiter_ops.reports.usage_columns import (
     call_columns,
     limit_columns,
@@ -34,6 +33,7 @@ from zae_limiter_ops.reports.usage_series import (
     shortened,
     usage_chart,
 )
+from zae_limiter_ops.views.columns import Column, PlainTable, as_text, cells_of, titles_of
 
 # --- formats ---------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from zae_limiter import IncompatibleSchemaError, Limit, SyncRateLimiter, SyncRep
 from zae_limiter._sync.engines.dynamodb.client import DynamoClient
 from zae_limiter_dashboard.server import DashboardServer
 from zae_limiter_dashboard.settings import DashboardSettings
-from zae_limiter_ops.cli.shared.errors import GivenOptions
+from zae_limiter_ops.views.advice import GivenOptions
 
 
 @pytest.fixture

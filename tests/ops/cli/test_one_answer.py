@@ -18,7 +18,7 @@ from tests.service.running import ThreadedService, service_settings
 from zae_limiter import Limit, RateLimitExceeded, SyncRateLimiter, SyncRepository
 from zae_limiter_dashboard.server import DashboardServer
 from zae_limiter_dashboard.settings import DashboardSettings
-from zae_limiter_ops.cli.shared.errors import GivenOptions
+from zae_limiter_ops.views.advice import GivenOptions
 
 KEY, TEAM, MODEL, ALL = "initech/web", "initech", "gpt-4", "all-models"
 GRANTED, REFUSED = 2, 3

@@ -11,7 +11,7 @@ import pytest
 from tests.ops.cli.stores import on_both_engines
 from tools.cli_reference import commands, reference
 from zae_limiter import Limit, SyncRateLimiter, SyncRepository
-from zae_limiter_ops.cli.shared.errors import STACK_COMMANDS
+from zae_limiter_ops.views.advice import STACK_COMMANDS
 
 PAGE = Path(__file__).parents[3] / "docs/cli.md"
 LEAVES = [(path, command) for path, command in commands() if not isinstance(command, click.Group)]

@@ -9,8 +9,6 @@ import click
 from zae_limiter.exceptions import IncompatibleSchemaError, PermissionDenied, RateLimiterUnavailable
 from zae_limiter_ops.cli.bucket.report import describe_missing, report_buckets
 from zae_limiter_ops.cli.shared.console import confirm
-from zae_limiter_ops.cli.shared.errors import did_you_mean
-from zae_limiter_ops.cli.shared.formatting import count_of, format_level
 from zae_limiter_ops.cli.shared.options import (
     entity_argument,
     optional_resource_argument,
@@ -22,14 +20,17 @@ from zae_limiter_ops.cli.shared.options import (
 from zae_limiter_ops.cli.shared.param_types import Seconds, amounts_option
 from zae_limiter_ops.cli.shared.store_options import store_options
 from zae_limiter_ops.cli.shared.tables import print_hint
-from zae_limiter_ops.cli.shared.unknown_names import unknown_names, warn_unknown
+from zae_limiter_ops.cli.shared.unknown_names import warn_unknown
+from zae_limiter_ops.views.advice import did_you_mean
+from zae_limiter_ops.views.formatting import count_of, format_level
+from zae_limiter_ops.views.names import unknown_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from zae_limiter import SyncRepository
-    from zae_limiter_ops.cli.shared.lookups import BucketView
     from zae_limiter_ops.cli.shared.store import StoreLocation
+    from zae_limiter_ops.views.limit_view import BucketView
 
 
 # The same value as in zae_limiter.models.bucket, which the help must not import.
@@ -70,7 +71,7 @@ def reset(
 
     JSON: as bucket show, after the reset.
     """
-    from zae_limiter_ops.cli.shared.lookups import view_buckets
+    from zae_limiter_ops.views.limit_view import view_buckets
 
     if all_resources and resource is not None:
         raise click.UsageError(WITHOUT_RESOURCE)
@@ -150,7 +151,7 @@ def top_up(
 
     JSON: as bucket show, after the top-up.
     """
-    from zae_limiter_ops.cli.shared.lookups import view_buckets
+    from zae_limiter_ops.views.limit_view import view_buckets
 
     with store.open() as repository:
         names = {state.limit_name for state in repository.get_buckets(entity_id, resource)}
@@ -201,7 +202,7 @@ def pause(
 
     JSON: as bucket show, after the change.
     """
-    from zae_limiter_ops.cli.shared.lookups import view_buckets
+    from zae_limiter_ops.views.limit_view import view_buckets
 
     resource, seconds = _pause_target(resource, pause_s, all_resources)
     with store.open() as repository:

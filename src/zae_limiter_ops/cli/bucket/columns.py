@@ -6,22 +6,22 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from zae_limiter_ops.cli.shared.console import bar
-from zae_limiter_ops.cli.shared.formatting import (
+from zae_limiter_ops.views.columns import Column, json_of, plain_values
+from zae_limiter_ops.views.formatting import (
     format_duration,
     format_level,
     format_rate,
+    list_or_none,
     plain_amount,
     seconds_json,
 )
-from zae_limiter_ops.reports.columns import Column, json_of, plain_values
-from zae_limiter_ops.reports.usage_columns import list_or_none
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from zae_limiter_ops.cli.bucket.pages import ListedBucket, ListedLimit
-    from zae_limiter_ops.cli.shared.lookups import BucketView
     from zae_limiter_ops.cli.shared.namespace_pages import Namespaces
+    from zae_limiter_ops.views.limit_view import BucketView
 
 BAR_WIDTH = 10  # characters: half of a character is five per cent
 # Colours by the beginning of a cell: the limits that do not admit a caller now.

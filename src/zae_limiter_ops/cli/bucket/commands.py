@@ -63,7 +63,7 @@ def show_buckets(store: StoreLocation, entity_id: str, resource: str | None, out
     calls), limits_changed (others are in force now), paused_until (null if it is not paused),
     last_used_hour, mode, mode_until).
     """
-    from zae_limiter_ops.cli.shared.lookups import view_buckets
+    from zae_limiter_ops.views.limit_view import view_buckets
 
     def fetch(
         other: SyncRepository, size: int, cursor: str | None

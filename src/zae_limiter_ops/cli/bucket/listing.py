@@ -9,8 +9,6 @@ import click
 from zae_limiter.shell_words import quoted
 from zae_limiter_ops.cli.shared.completion import complete_entity, complete_resource
 from zae_limiter_ops.cli.shared.console import status
-from zae_limiter_ops.cli.shared.errors import did_you_mean
-from zae_limiter_ops.cli.shared.formatting import count_of
 from zae_limiter_ops.cli.shared.listing import (
     Pages,
     end_json,
@@ -29,6 +27,8 @@ from zae_limiter_ops.cli.shared.param_types import Seconds
 from zae_limiter_ops.cli.shared.records import print_columns
 from zae_limiter_ops.cli.shared.store_options import store_options
 from zae_limiter_ops.cli.shared.tables import print_hint
+from zae_limiter_ops.views.advice import did_you_mean
+from zae_limiter_ops.views.formatting import count_of
 
 if TYPE_CHECKING:
     from zae_limiter_ops.cli.bucket.pages import BucketFilter, BucketPages
@@ -220,7 +220,7 @@ def _list_top(source: BucketPages, bucket_filter: BucketFilter, limit: int, outp
 
 def _hint_none(source: BucketPages, output: str) -> None:
     """Say that there is no bucket, with similar names in case of a typo."""
-    from zae_limiter_ops.cli.shared.lookups import similar_entities, similar_resources
+    from zae_limiter_ops.views.names import similar_entities, similar_resources
 
     repository = source.namespaces.repository
     suggestion = ""

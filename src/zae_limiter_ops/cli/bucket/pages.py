@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from zae_limiter_ops.cli.shared.in_force import LimitsInForce
 from zae_limiter_ops.cli.shared.listing import PAGE
-from zae_limiter_ops.cli.shared.lookups import BucketView
-from zae_limiter_ops.cli.shared.recent_rejections import RecentRejections, recent_rejections
+from zae_limiter_ops.views.in_force import LimitsInForce
+from zae_limiter_ops.views.limit_view import BucketView
+from zae_limiter_ops.views.recent_rejections import RecentRejections, recent_rejections
 
 if TYPE_CHECKING:
     from decimal import Decimal

@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING
 
 from zae_limiter.shell_words import quoted
 from zae_limiter_ops.cli.bucket.columns import SHOWN_COLUMNS
-from zae_limiter_ops.cli.shared.errors import did_you_mean, suggested
-from zae_limiter_ops.cli.shared.formatting import format_duration, format_hour, format_time
+from zae_limiter_ops.cli.shared.errors import suggested
 from zae_limiter_ops.cli.shared.records import print_columns
 from zae_limiter_ops.cli.shared.tables import print_hint, print_line, print_result
-from zae_limiter_ops.reports.columns import json_of
+from zae_limiter_ops.views.advice import did_you_mean
+from zae_limiter_ops.views.columns import json_of
+from zae_limiter_ops.views.formatting import format_duration, format_hour, format_time
 
 if TYPE_CHECKING:
     from zae_limiter._sync.repository import SyncRepository
-    from zae_limiter_ops.cli.shared.lookups import BucketView
+    from zae_limiter_ops.views.limit_view import BucketView
 
 
 def report_buckets(output: str, entity_id: str, buckets: list[BucketView]) -> None:
@@ -83,7 +84,7 @@ def describe_missing(repository: SyncRepository, entity_id: str, resource: str |
             f"{quoted(entity_id)} has no bucket on {resource!r}, so it is full there{suggestion}; "
             f"it has buckets on {', '.join(used)}"
         )
-    from zae_limiter_ops.cli.shared.lookups import similar_entities
+    from zae_limiter_ops.views.names import similar_entities
 
     suggestion = did_you_mean(entity_id, similar_entities(repository, entity_id))
     return f"{quoted(entity_id)} has no buckets (unused or expired), so they are full{suggestion}"

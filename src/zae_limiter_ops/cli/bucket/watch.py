@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from zae_limiter_ops.cli.bucket.columns import STYLES, listed_columns
 from zae_limiter_ops.cli.shared.console import is_live, make_console
-from zae_limiter_ops.cli.shared.formatting import count_of
 from zae_limiter_ops.cli.shared.tables import print_line, print_table, rich_table
-from zae_limiter_ops.reports.columns import cells_of, titles_of
+from zae_limiter_ops.views.columns import cells_of, titles_of
+from zae_limiter_ops.views.formatting import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

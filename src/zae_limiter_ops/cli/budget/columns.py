@@ -7,13 +7,13 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from zae_limiter_ops.cli.shared.console import bar
-from zae_limiter_ops.reports.columns import Column, as_text
+from zae_limiter_ops.views.columns import Column, as_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from zae_limiter_ops.cli.budget.spending import Budget
     from zae_limiter_ops.cli.shared.namespace_pages import Namespaces
+    from zae_limiter_ops.views.budgets import Budget
 
 BAR_WIDTH = 10  # characters: half of a character is five per cent
 # Colours by the beginning of a cell.

@@ -16,10 +16,10 @@ from zae_limiter_ops.cli.shared.store_options import store_options
 from zae_limiter_ops.cli.shared.tables import print_hint
 
 if TYPE_CHECKING:
-    from zae_limiter_ops.cli.budget.spending import Budget
     from zae_limiter_ops.cli.shared.listing import Pages
     from zae_limiter_ops.cli.shared.namespace_pages import InNamespace, Namespaces
     from zae_limiter_ops.cli.shared.store import StoreLocation
+    from zae_limiter_ops.views.budgets import Budget
 
     Listed = Pages[InNamespace[list[Budget]]]
 
@@ -111,7 +111,7 @@ def _print(pages: Listed, namespaces: Namespaces, output: str) -> bool:
     """Print all pages; return whether one of the budgets is spent."""
     from zae_limiter_ops.cli.budget.columns import STYLES, budget_columns
     from zae_limiter_ops.cli.shared.records import print_csv
-    from zae_limiter_ops.reports.columns import json_of
+    from zae_limiter_ops.views.columns import json_of
 
     columns = budget_columns(namespaces)
     has_spent = False

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from zae_limiter_ops.cli.budget.spending import Budget
-from zae_limiter_ops.cli.shared.in_force import LimitsInForce
 from zae_limiter_ops.cli.shared.listing import FIRST_PAGE, PAGE
+from zae_limiter_ops.views.budgets import Budget
+from zae_limiter_ops.views.in_force import LimitsInForce
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

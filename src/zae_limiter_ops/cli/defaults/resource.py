@@ -7,12 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from zae_limiter_ops.cli.shared.console import confirm, status
-from zae_limiter_ops.cli.shared.errors import did_you_mean
-from zae_limiter_ops.cli.shared.formatting import (
-    NOT_REGISTERED,
-    describe_limits,
-    limits_json,
-)
 from zae_limiter_ops.cli.shared.groups import CommandGroup
 from zae_limiter_ops.cli.shared.limit_tables import (
     LimitChange,
@@ -26,7 +20,6 @@ from zae_limiter_ops.cli.shared.modes import (
     DENY,
     NAMES,
     force_option,
-    mode_json,
     print_mode,
     report_mode,
     until_option,
@@ -43,11 +36,11 @@ from zae_limiter_ops.cli.shared.options import (
 from zae_limiter_ops.cli.shared.param_types import limits_option
 from zae_limiter_ops.cli.shared.store_options import store_options
 from zae_limiter_ops.cli.shared.tables import print_hint, print_result
-from zae_limiter_ops.cli.shared.unknown_names import (
-    refuse_unknown,
-    unknown_names,
-    warn_unknown,
-)
+from zae_limiter_ops.cli.shared.unknown_names import refuse_unknown, warn_unknown
+from zae_limiter_ops.views.advice import did_you_mean
+from zae_limiter_ops.views.formatting import NOT_REGISTERED, describe_limits, limits_json
+from zae_limiter_ops.views.modes import mode_json
+from zae_limiter_ops.views.names import unknown_names
 
 if TYPE_CHECKING:
     from zae_limiter._sync.repository import SyncRepository

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import click
 
 from zae_limiter_ops.cli.shared.console import confirm
-from zae_limiter_ops.cli.shared.formatting import describe_limits
 from zae_limiter_ops.cli.shared.groups import CommandGroup
 from zae_limiter_ops.cli.shared.limit_tables import (
     LimitChange,
@@ -25,6 +24,7 @@ from zae_limiter_ops.cli.shared.options import (
 from zae_limiter_ops.cli.shared.param_types import optional_limits_option
 from zae_limiter_ops.cli.shared.store_options import store_options
 from zae_limiter_ops.cli.shared.tables import print_hint, print_line
+from zae_limiter_ops.views.formatting import describe_limits
 
 if TYPE_CHECKING:
     from zae_limiter.models.config import OnUnavailable

@@ -15,10 +15,9 @@ from zae_limiter_ops.cli.entity.parent import (
     require_parent,
     set_parent,
 )
-from zae_limiter_ops.cli.entity.report import entity_json, print_view, view_json
+from zae_limiter_ops.cli.entity.report import print_view
 from zae_limiter_ops.cli.shared.console import confirm, status
-from zae_limiter_ops.cli.shared.errors import Interrupted, did_you_mean, suggested
-from zae_limiter_ops.cli.shared.formatting import count_of
+from zae_limiter_ops.cli.shared.errors import Interrupted, suggested
 from zae_limiter_ops.cli.shared.groups import CommandGroup
 from zae_limiter_ops.cli.shared.options import (
     check_entity,
@@ -32,11 +31,14 @@ from zae_limiter_ops.cli.shared.options import (
 )
 from zae_limiter_ops.cli.shared.store_options import store_options
 from zae_limiter_ops.cli.shared.tables import print_hint, print_result
+from zae_limiter_ops.views.advice import did_you_mean
+from zae_limiter_ops.views.entities import entity_json, view_json
+from zae_limiter_ops.views.formatting import count_of
 
 if TYPE_CHECKING:
     from zae_limiter._sync.repository import SyncRepository
-    from zae_limiter_ops.cli.shared.lookups import EntityView
     from zae_limiter_ops.cli.shared.store import StoreLocation
+    from zae_limiter_ops.views.entities import EntityView
 
 
 @click.group(cls=CommandGroup)
@@ -144,7 +146,7 @@ def show_entity(store: StoreLocation, entity_id: str, resource: str | None, outp
     (null: any other), source (entity, entity_default, resource, system or null), limits, mode,
     mode_until, mode_source (null: no mode is set)).
     """
-    from zae_limiter_ops.cli.shared.lookups import view_entity
+    from zae_limiter_ops.views.entities import view_entity
 
     with store.open() as repository:
         with status(f"reading {entity_id}"):
@@ -186,7 +188,7 @@ def delete(
 
     JSON: entity_id, deleted.
     """
-    from zae_limiter_ops.cli.shared.lookups import view_entity
+    from zae_limiter_ops.views.entities import view_entity
 
     with store.open() as repository:
         view = view_entity(repository, entity_id)
@@ -209,8 +211,8 @@ def delete(
 
 
 def _unknown(repository: SyncRepository, entity_id: str) -> str:
-    from zae_limiter_ops.cli.shared.lookups import similar_entities
     from zae_limiter_ops.cli.shared.namespace_pages import Namespaces
+    from zae_limiter_ops.views.names import similar_entities
 
     def fetch(other: SyncRepository, _size: int, _after: str | None) -> tuple[list[Any], None]:
         found = other.get_entity(entity_id)

@@ -8,8 +8,7 @@ import click
 
 from zae_limiter.shell_words import quoted
 from zae_limiter_ops.cli.shared.console import confirm
-from zae_limiter_ops.cli.shared.errors import did_you_mean, suggested
-from zae_limiter_ops.cli.shared.formatting import describe_limits, describe_resource
+from zae_limiter_ops.cli.shared.errors import suggested
 from zae_limiter_ops.cli.shared.limit_tables import (
     LimitChange,
     report_change,
@@ -28,7 +27,10 @@ from zae_limiter_ops.cli.shared.options import (
 from zae_limiter_ops.cli.shared.param_types import limits_option
 from zae_limiter_ops.cli.shared.store_options import store_options
 from zae_limiter_ops.cli.shared.tables import print_hint
-from zae_limiter_ops.cli.shared.unknown_names import unknown_names, warn_unknown
+from zae_limiter_ops.cli.shared.unknown_names import warn_unknown
+from zae_limiter_ops.views.advice import did_you_mean
+from zae_limiter_ops.views.formatting import describe_limits, describe_resource
+from zae_limiter_ops.views.names import unknown_names
 
 if TYPE_CHECKING:
     from zae_limiter._sync.repository import SyncRepository

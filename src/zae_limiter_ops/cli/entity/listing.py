@@ -7,10 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from zae_limiter.shell_words import quoted
-from zae_limiter_ops.cli.entity.report import entity_columns
 from zae_limiter_ops.cli.shared.completion import complete_entity, complete_resource
-from zae_limiter_ops.cli.shared.errors import did_you_mean
-from zae_limiter_ops.cli.shared.formatting import describe_resource, printable
 from zae_limiter_ops.cli.shared.listing import print_next_page, print_pages
 from zae_limiter_ops.cli.shared.namespace_pages import (
     Namespaces,
@@ -25,7 +22,10 @@ from zae_limiter_ops.cli.shared.options import (
 )
 from zae_limiter_ops.cli.shared.store_options import store_options
 from zae_limiter_ops.cli.shared.tables import print_hint, print_result
-from zae_limiter_ops.reports.columns import Column
+from zae_limiter_ops.views.advice import did_you_mean
+from zae_limiter_ops.views.columns import Column
+from zae_limiter_ops.views.entities import entity_columns
+from zae_limiter_ops.views.formatting import describe_resource, printable
 
 if TYPE_CHECKING:
     from zae_limiter._sync.repository import SyncRepository

@@ -24,11 +24,8 @@ from zae_limiter_ops.cli.shared.options import (
     principal_option,
 )
 from zae_limiter_ops.cli.shared.store_options import store_options
-from zae_limiter_ops.cli.shared.unknown_names import (
-    refuse_unknown,
-    unknown_names,
-    warn_unknown,
-)
+from zae_limiter_ops.cli.shared.unknown_names import refuse_unknown, warn_unknown
+from zae_limiter_ops.views.names import unknown_names
 
 if TYPE_CHECKING:
     from zae_limiter_ops.cli.shared.store import StoreLocation

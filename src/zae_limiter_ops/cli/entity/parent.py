@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from zae_limiter.shell_words import quoted
-from zae_limiter_ops.cli.entity.report import entity_json
 from zae_limiter_ops.cli.shared.completion import complete_entity
-from zae_limiter_ops.cli.shared.errors import did_you_mean, suggested
+from zae_limiter_ops.cli.shared.errors import suggested
 from zae_limiter_ops.cli.shared.options import (
     check_entity,
     entity_argument,
@@ -18,6 +17,8 @@ from zae_limiter_ops.cli.shared.options import (
 )
 from zae_limiter_ops.cli.shared.store_options import store_options
 from zae_limiter_ops.cli.shared.tables import print_result
+from zae_limiter_ops.views.advice import did_you_mean
+from zae_limiter_ops.views.entities import entity_json
 
 if TYPE_CHECKING:
     from zae_limiter._sync.repository import SyncRepository
@@ -94,7 +95,7 @@ def _describe(entity: Entity) -> str:
 
 
 def _unregistered(repository: SyncRepository, entity_id: str) -> str:
-    from zae_limiter_ops.cli.shared.lookups import similar_entities
+    from zae_limiter_ops.views.names import similar_entities
 
     suggestion = did_you_mean(entity_id, similar_entities(repository, entity_id))
     creation = suggested("entity", "create", entity_id, options=("--parent", "PARENT"))
@@ -104,7 +105,7 @@ def _unregistered(repository: SyncRepository, entity_id: str) -> str:
 
 def require_parent(repository: SyncRepository, parent_id: str) -> None:
     """Raise if the parent was never created: a mistyped id would leave the parent uncharged."""
-    from zae_limiter_ops.cli.shared.lookups import similar_entities
+    from zae_limiter_ops.views.names import similar_entities
 
     if repository.get_entity(parent_id) is not None:
         return

@@ -3,54 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from zae_limiter.naming import DEFAULT_RESOURCE
-from zae_limiter_ops.cli.shared.formatting import (
-    LEVELS,
-    NOT_REGISTERED,
-    format_time,
-    limits_json,
-)
 from zae_limiter_ops.cli.shared.limit_tables import LimitRow, limit_rows, print_limit_rows
-from zae_limiter_ops.cli.shared.modes import ENFORCED
 from zae_limiter_ops.cli.shared.tables import print_fields, print_line
-from zae_limiter_ops.reports.columns import Column, json_of
+from zae_limiter_ops.views.formatting import LEVELS
 
 if TYPE_CHECKING:
     from zae_limiter.models.entity import Entity
-    from zae_limiter_ops.cli.shared.lookups import EntityView, ParentView, ShownLimits
-
-
-def _created(time: str) -> str:
-    """Return the time; an id that was used but never created has an empty one."""
-    return format_time(time) if time else NOT_REGISTERED
-
-
-def entity_columns(*, with_parent: bool = True) -> list[Column[Entity]]:
-    """Return the columns; a table of the children of one parent does without the parent."""
-    return [
-        Column(title="entity", key="entity_id", value=lambda entity: entity.id),
-        Column(title="name", key="name", value=lambda entity: entity.name),
-        Column(
-            title="parent" if with_parent else None,
-            key="parent_id",
-            value=lambda entity: entity.parent_id,
-        ),
-        Column(title="cascade", key="cascade", value=lambda entity: entity.cascade),
-        Column(key="metadata", value=lambda entity: dict(entity.metadata)),
-        Column(
-            title="created=",
-            key="created_at",
-            value=lambda entity: entity.created_at,
-            format=_created,
-        ),
-    ]
-
-
-def entity_json(entity: Entity) -> dict[str, Any]:
-    """Return the JSON; ``created_at`` is empty for an id that was used but never created."""
-    return json_of(entity_columns(), entity)
+    from zae_limiter_ops.views.entities import EntityView, ParentView, ShownLimits
 
 
 # --- an entity with its limits in force -----------------------------------------------------
@@ -60,28 +22,6 @@ PARENT_LIMITS = {
     "defaults": "limited by the defaults",
     "none": "no limits are stored for it",
 }
-
-
-def view_json(view: EntityView) -> dict[str, Any]:
-    """Return the JSON. New versions may add fields; they never remove or redefine a field."""
-    from zae_limiter.models.entity import Entity
-
-    return {
-        **entity_json(view.entity or Entity(view.entity_id)),
-        "exists": view.entity is not None,
-        "parent_exists": view.parent.exists if view.parent else None,
-        "parent_limits": view.parent.limits if view.parent else None,
-        "in_force": [
-            {
-                "entity_id": shown.entity_id,
-                "resource": None if shown.resource == DEFAULT_RESOURCE else shown.resource,
-                "source": shown.source,
-                "limits": limits_json(shown.limits),
-                **(shown.mode or ENFORCED).to_dict(),
-            }
-            for shown in view.in_force
-        ],
-    }
 
 
 def print_view(view: EntityView) -> None:

@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING
 import click
 
 from zae_limiter.shell_words import quoted
-from zae_limiter_ops.cli.shared.errors import FAILED, LIMITED, did_you_mean
+from zae_limiter_ops.cli.shared.errors import FAILED, LIMITED, given_options
 from zae_limiter_ops.cli.shared.options import entity_argument, output_option, resource_argument
 from zae_limiter_ops.cli.shared.param_types import AmountType, amounts_option
 from zae_limiter_ops.cli.shared.store_options import store_options
 from zae_limiter_ops.cli.shared.tables import print_hint, print_result
+from zae_limiter_ops.views.advice import did_you_mean
 
 if TYPE_CHECKING:
     from zae_limiter._sync.repository import SyncRepository
-    from zae_limiter_ops.cli.explain.explanation import Explanation
     from zae_limiter_ops.cli.shared.store import StoreLocation
+    from zae_limiter_ops.views.explanation import Explanation
 
 
 @click.command()
@@ -91,13 +92,15 @@ def explain(
     used, held, window_start, window_end, overdrawn; money as text).
     """
     from zae_limiter._sync.limiter import SyncRateLimiter
-    from zae_limiter_ops.cli.explain.explanation import explain_acquire
-    from zae_limiter_ops.cli.explain.report import explanation_json, print_explanation
+    from zae_limiter_ops.cli.explain.report import print_explanation
+    from zae_limiter_ops.views.explanation import explain_acquire, explanation_json
 
     with store.open() as repository:
         limiter = SyncRateLimiter(repository)
         also = _further_amounts(entity_id, further, further_of)
-        explanation = explain_acquire(limiter, entity_id, resource, amounts, also)
+        explanation = explain_acquire(
+            limiter, entity_id, resource, amounts, also, given=given_options()
+        )
         hints = _hints(repository, explanation, output)
     if output == "json":
         print_result(output, explanation_json(explanation))
@@ -131,11 +134,7 @@ def _hints(repository: SyncRepository, explanation: Explanation, output: str) ->
     """Name an unknown entity or resource, which may be a typo, with similar names."""
     if output == "json":
         return []
-    from zae_limiter_ops.cli.shared.lookups import (
-        is_known_resource,
-        similar_entities,
-        similar_resources,
-    )
+    from zae_limiter_ops.views.names import is_known_resource, similar_entities, similar_resources
 
     hints = []
     if not explanation.entity_known:

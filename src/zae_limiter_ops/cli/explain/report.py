@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from zae_limiter.models.config import ConfigSource
 from zae_limiter.models.window_text import describe_use
 from zae_limiter_ops.cli.shared.errors import suggested
-from zae_limiter_ops.cli.shared.formatting import (
+from zae_limiter_ops.cli.shared.records import print_columns
+from zae_limiter_ops.cli.shared.tables import print_line
+from zae_limiter_ops.views.columns import Column
+from zae_limiter_ops.views.formatting import (
     LEVELS,
     count_of,
     describe_limits,
@@ -17,68 +20,17 @@ from zae_limiter_ops.cli.shared.formatting import (
     format_hour,
     format_rate,
     format_time,
-    limits_json,
     plain_amount,
-    seconds_json,
 )
-from zae_limiter_ops.cli.shared.modes import iso_text
-from zae_limiter_ops.cli.shared.records import print_columns
-from zae_limiter_ops.cli.shared.tables import print_line
-from zae_limiter_ops.reports.columns import Column, plain_values
-from zae_limiter_ops.reports.usage_columns import list_or_none
+from zae_limiter_ops.views.modes import iso_text
 
 if TYPE_CHECKING:
     from decimal import Decimal
 
     from zae_limiter.models.status import LimitStatus
-    from zae_limiter_ops.cli.explain.explanation import Explanation, LevelView
+    from zae_limiter_ops.views.explanation import Explanation, LevelView
 
 ANSWER_STYLES = {"ADMITTED": "green", "LIMITED": "red", "ERROR": "red"}
-
-
-def explanation_json(explanation: Explanation) -> dict[str, Any]:
-    """Return the JSON of an explanation."""
-    answer, entity = explanation.availability, explanation.entity
-    return {
-        "entity_id": explanation.entity_id,
-        "resource": explanation.resource,
-        "exists": entity is not None,
-        "entity_known": explanation.entity_known,
-        "resource_known": explanation.resource_known,
-        "parent_id": entity.parent_id if entity else None,
-        "cascade": entity.cascade if entity else False,
-        "consume": plain_values(explanation.consume),
-        "consume_source": explanation.consume_source,
-        "also": [
-            {"entity_id": owner, "resource": resource, "consume": plain_values(amounts)}
-            for (owner, resource), amounts in explanation.also.items()
-        ],
-        "resolution": [
-            {
-                "entity_id": resolution.entity_id,
-                "resource": resolution.resource,
-                "source": resolution.source,
-                "last_used_hour": resolution.last_used_hour,
-                **resolution.mode.to_dict(),
-                "levels": [
-                    {
-                        "source": level.source,
-                        "limits": limits_json(level.limits),
-                        "wins": level.wins,
-                    }
-                    for level in resolution.levels
-                ],
-            }
-            for resolution in explanation.resolutions
-        ],
-        "answer": explanation.answer,
-        "retry_after_seconds": None if answer is None else seconds_json(answer.retry_after_seconds),
-        "limited_by": list_or_none(explanation.limited_by),
-        "last_limited_by": list_or_none(explanation.last_limited_by),
-        "last_rejected_at": explanation.recent and explanation.recent.last_rejected_at,
-        "problem": explanation.problem,
-        "limits": [] if answer is None else [status.as_dict() for status in answer.statuses],
-    }
 
 
 def print_explanation(explanation: Explanation) -> None:

@@ -18,15 +18,9 @@ from zae_limiter_ops.cli.limits.foreign_export import (
     source_options,
 )
 from zae_limiter_ops.cli.limits.routes import Document, open_route
-from zae_limiter_ops.cli.limits.source import (
-    as_yaml,
-    in_namespace,
-    manifest_option,
-    read_manifest,
-)
+from zae_limiter_ops.cli.limits.source import as_yaml, in_namespace, manifest_option, read_manifest
 from zae_limiter_ops.cli.shared.console import confirm, confirm_number, print_json, status
 from zae_limiter_ops.cli.shared.errors import CHANGES, DONE
-from zae_limiter_ops.cli.shared.formatting import count_of, format_number
 from zae_limiter_ops.cli.shared.groups import CommandGroup
 from zae_limiter_ops.cli.shared.options import output_option, principal_option
 from zae_limiter_ops.cli.shared.result_files import (
@@ -36,6 +30,7 @@ from zae_limiter_ops.cli.shared.result_files import (
 )
 from zae_limiter_ops.cli.shared.store_options import store_options
 from zae_limiter_ops.cli.shared.tables import print_hint, print_result
+from zae_limiter_ops.views.formatting import count_of, format_number
 
 if TYPE_CHECKING:
     from zae_limiter_ops.cli.shared.store import StoreLocation

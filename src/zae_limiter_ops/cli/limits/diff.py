@@ -5,13 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from zae_limiter_ops.cli.shared.formatting import (
-    count_of,
-    describe_limits,
-    format_number,
-    format_time,
-)
 from zae_limiter_ops.cli.shared.tables import print_line
+from zae_limiter_ops.views.formatting import count_of, describe_limits, format_number, format_time
 
 if TYPE_CHECKING:
     from zae_limiter_ops.manifest.targets import Target

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import click
 
 from zae_limiter_ops.cli.shared.console import status
-from zae_limiter_ops.cli.shared.formatting import count_of
 from zae_limiter_ops.cli.shared.tables import print_hint
+from zae_limiter_ops.views.formatting import count_of
 
 if TYPE_CHECKING:
     from zae_limiter_ops._sync.provisioner.foreign_table import TableRead

@@ -12,9 +12,10 @@ from click.core import ParameterSource
 
 from zae_limiter.shell_words import quoted
 from zae_limiter_ops.cli.shared.console import print_json
-from zae_limiter_ops.cli.shared.errors import WRONG_USAGE, did_you_mean
-from zae_limiter_ops.cli.shared.formatting import count_of, printable
+from zae_limiter_ops.cli.shared.errors import WRONG_USAGE
 from zae_limiter_ops.cli.shared.tables import print_hint
+from zae_limiter_ops.views.advice import did_you_mean
+from zae_limiter_ops.views.formatting import count_of, printable
 
 if TYPE_CHECKING:
     from zae_limiter_ops.cli.shared.store import StoreLocation

@@ -12,9 +12,9 @@ import click
 
 from zae_limiter_ops.cli.shared.console import print_json
 from zae_limiter_ops.cli.shared.errors import DONE, FAILED, Interrupted
-from zae_limiter_ops.cli.shared.formatting import format_duration
 from zae_limiter_ops.cli.shared.options import output_option
 from zae_limiter_ops.cli.shared.tables import print_fields, print_line, print_result
+from zae_limiter_ops.views.formatting import format_duration
 
 if TYPE_CHECKING:
     from zae_limiter_ops.local.records import ServerRecord

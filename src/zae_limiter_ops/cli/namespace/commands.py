@@ -15,7 +15,6 @@ from zae_limiter_ops.cli.namespace.registry import (
 from zae_limiter_ops.cli.shared.completion import complete_namespace, complete_orphan
 from zae_limiter_ops.cli.shared.console import confirm, status
 from zae_limiter_ops.cli.shared.errors import suggested
-from zae_limiter_ops.cli.shared.formatting import count_of, format_time
 from zae_limiter_ops.cli.shared.groups import CommandGroup
 from zae_limiter_ops.cli.shared.options import (
     check_free_text,
@@ -28,7 +27,8 @@ from zae_limiter_ops.cli.shared.records import print_records
 from zae_limiter_ops.cli.shared.store import DEFAULT_NAMESPACE
 from zae_limiter_ops.cli.shared.store_options import registry_options
 from zae_limiter_ops.cli.shared.tables import print_fields, print_result
-from zae_limiter_ops.reports.columns import Column, json_of
+from zae_limiter_ops.views.columns import Column, json_of
+from zae_limiter_ops.views.formatting import count_of, format_time
 
 if TYPE_CHECKING:
     from zae_limiter._sync.repository import SyncRepository

@@ -6,14 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from zae_limiter.exceptions import (
-    NamespaceNotFoundError,
-    PermissionDenied,
-    RateLimiterUnavailable,
-)
+from zae_limiter.exceptions import NamespaceNotFoundError, PermissionDenied, RateLimiterUnavailable
 from zae_limiter_ops.cli.shared.console import status
-from zae_limiter_ops.cli.shared.errors import Interrupted, did_you_mean, suggested
-from zae_limiter_ops.cli.shared.formatting import count_of
+from zae_limiter_ops.cli.shared.errors import Interrupted, suggested
+from zae_limiter_ops.views.advice import did_you_mean
+from zae_limiter_ops.views.formatting import count_of
 
 if TYPE_CHECKING:
     from zae_limiter._sync.repository import SyncRepository

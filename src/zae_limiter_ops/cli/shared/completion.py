@@ -56,7 +56,8 @@ def _orphans(repository: SyncRepository, incomplete: str, ctx: click.Context) ->
 
 
 def _entities(repository: SyncRepository, incomplete: str, ctx: click.Context) -> Iterable[str]:
-    from zae_limiter_ops.cli.shared.lookups import entity_ids_after, view_entity
+    from zae_limiter_ops.views.entities import view_entity
+    from zae_limiter_ops.views.names import entity_ids_after
 
     # The listing starts after the typed text, which may itself be a whole id.
     exact = [incomplete] if incomplete and view_entity(repository, incomplete).is_known else []

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from zae_limiter_ops.cli.shared.errors import Interrupted, folded
-from zae_limiter_ops.cli.shared.formatting import printable
+from zae_limiter_ops.views.formatting import printable
 
 if TYPE_CHECKING:
     from rich.console import Console

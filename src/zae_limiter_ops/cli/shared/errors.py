@@ -6,33 +6,20 @@ import errno
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, TextIO
 
 import click
 
 from zae_limiter import exceptions
-from zae_limiter.shell_words import PROGRAM, command_line, quoted
+from zae_limiter.shell_words import PROGRAM
+from zae_limiter_ops.views.advice import GivenOptions, in_shell_terms, with_shell_phrases
 
-WITHOUT_DYNAMODB = "or work without DynamoDB: --url sqlite:///limits.db (or ZAEL_URL)"
-RIGHT_ADDRESS = "check --region, --url or --endpoint-url, and that the server is running"
-# The library's advice names Python arguments; these phrases name the options of commands instead.
-SHELL_PHRASES = {
-    "; pass url='sqlite:///limits.db' or 'memory://' to work without DynamoDB": (
-        f"; {WITHOUT_DYNAMODB}"
-    ),
-    "a profile or a role, or region=": "a profile or a role, or give --region",
-    "pass region=, or set": "give --region, or set",
-    "check endpoint_url": "check --endpoint-url",
-}
 MIN_WIDTH = 20  # columns: a narrower terminal folds by itself
 # Pieces of a line that are never folded: a command after a colon, a name in quotes, any word.
 _QUOTED = r"""(?:'[^']*'|"[^"]*")"""
 _COMMAND = re.compile(rf"""(?<=: )({PROGRAM}(?: (?:{_QUOTED}|[^\s;'"])+)+;?)""")
 _WORD = re.compile(rf"""\(?{_QUOTED}(?:{_QUOTED}|[^\s'"])*|\S+""")
-# Commands that do not take --namespace.
-STACK_COMMANDS = ("check", "delete", "deploy", "list", "status", "upgrade")
-ALL_NAMESPACES = ("loadtest", "namespace", "version", *STACK_COMMANDS)
 
 # Exit codes. The shell itself uses 130 for Ctrl-C.
 DONE = 0
@@ -43,53 +30,26 @@ CHANGES = 3  # like LIMITED, the answer to a question: --exit-code, --detailed-e
 INTERRUPTED = 130
 
 
-class GivenOptions:
-    """The options of the command line that name the store, for the commands that hints suggest.
-
-    A suggested command without them would work on another store.
-    """
-
-    def __init__(self) -> None:
-        self.store: tuple[str, ...] = ()
-        self.region: tuple[str, ...] = ()
-        self.namespace: tuple[str, ...] = ()
-
-    @property
-    def place(self) -> tuple[str, ...]:
-        """The options that name the region and the endpoint, for a command on another table."""
-        return self.store if "--url" in self.store else self.region
-
-    def command(self, *words: str, options: Sequence[str] = ()) -> str:
-        """Return a command line that works on the same store and namespace."""
-        namespace = () if words[0] in ALL_NAMESPACES else self.namespace
-        store = self.region if words[0] == "list" else self.store
-        return command_line(*words, options=(*options, *store, *namespace))
-
-
 def suggested(*words: str, options: Sequence[str] = ()) -> str:
     """Return a command line for a hint of the command that runs now.
 
     ``words`` are the command and its arguments. A hint writes the command line after a colon, and
     a semicolon or the end of the hint follows it.
     """
+    return given_options().command(*words, options=options)
+
+
+def given_options() -> GivenOptions:
+    """Return the options of the command that runs now."""
     ctx = click.get_current_context(silent=True)
     given = ctx.find_object(GivenOptions) if ctx is not None else None
-    return (given or GivenOptions()).command(*words, options=options)
+    return given or GivenOptions()
 
 
 class Interrupted(click.ClickException):
     """Ctrl-C during a command; the message states the progress until then."""
 
     exit_code = INTERRUPTED
-
-
-def did_you_mean(name: str, candidates: Iterable[str]) -> str:
-    """Return ``" (did you mean 'demo'?)"``, or an empty text if no candidate is similar."""
-    from difflib import get_close_matches
-
-    others = [candidate for candidate in candidates if candidate != name]
-    matches = " or ".join(map(quoted, get_close_matches(name, others)))
-    return f" (did you mean {matches}?)" if matches else ""
 
 
 def run(app: click.Command, args: Sequence[str] | None = None) -> int:
@@ -124,7 +84,7 @@ def _with_help(error: click.UsageError) -> str:
 def _describe(error: Exception, given: GivenOptions) -> tuple[str, int]:
     """Return the line and the exit code for an error that click does not know."""
     if isinstance(error, exceptions.ValidationError):
-        return f"error: {_with_shell_phrases(str(error), given)}", WRONG_USAGE
+        return f"error: {with_shell_phrases(str(error), given)}", WRONG_USAGE
     if isinstance(error, exceptions.ZAELimiterError):
         return f"error: {in_shell_terms(error, given)}", FAILED
     if isinstance(error, OSError) and error.filename is not None:
@@ -135,59 +95,8 @@ def _describe(error: Exception, given: GivenOptions) -> tuple[str, int]:
     return f"error: {cause}; run the command again with ZAEL_DEBUG=1 and report its output", FAILED
 
 
-def in_shell_terms(error: Exception, given: GivenOptions) -> str:
-    """Return the message of a library error with commands and options as advice."""
-    if isinstance(error, exceptions.NamespaceNotFoundError):
-        return (
-            f"namespace {error.namespace!r} is not registered; list the registered namespaces: "
-            f"{given.command('namespace', 'list')}; list the deleted namespaces: "
-            f"{given.command('namespace', 'orphans')}; register it: "
-            f"{given.command('namespace', 'register', error.namespace)}"
-        )
-    if isinstance(error, exceptions.EntityExistsError):
-        return (
-            f"entity {error.entity_id!r} exists already; show it: "
-            f"{given.command('entity', 'show', error.entity_id)}; change its parent: "
-            f"{given.command('entity', 'set-parent', error.entity_id)}"
-        )
-    if isinstance(error, exceptions.InfrastructureNotFoundError):
-        if error.hint.startswith("the folder"):
-            return f"no store at {error.stack_name!r}: {error.hint}, or check --url (or ZAEL_URL)"
-        return f"no store named {error.stack_name!r}: {_with_shell_phrases(error.hint, given)}"
-    if isinstance(error, exceptions.ForeignTableError):
-        return error.advice(given.place)
-    message = _with_shell_phrases(str(error), given)
-    if _is_connection_error(error):
-        no_credentials = "credentials" in str(error)
-        return f"{message}; {WITHOUT_DYNAMODB if no_credentials else RIGHT_ADDRESS}"
-    return message
-
-
-def _is_connection_error(error: Exception) -> bool:
-    from zae_limiter.transport.errors import NoAnswer, NotSent
-
-    return isinstance(error, NoAnswer | NotSent)
-
-
-def _with_shell_phrases(text: str, given: GivenOptions) -> str:
-    create = given.command("namespace", "register", "default", options=("--create-table",))
-    phrases = {
-        **SHELL_PHRASES,
-        "there is no such table, and provision='table' creates it": (
-            "there is no such table; check --name, --region and --endpoint-url, or deploy it: "
-            f"{given.command('deploy')}; or create the table alone: {create}"
-        ),
-        "delete_namespace() it before a purge": (
-            f"delete it first: {given.command('namespace', 'delete', 'NAME')}"
-        ),
-    }
-    for in_code, in_shell in phrases.items():
-        text = text.replace(in_code, in_shell)
-    return text
-
-
 def _report(message: str, code: int) -> int:
-    from zae_limiter_ops.cli.shared.formatting import printable
+    from zae_limiter_ops.views.formatting import printable
 
     line = " ".join(line.strip() for line in message.splitlines())  # keeps the blanks of an id
     click.echo(folded(printable(line), sys.stderr), err=True)

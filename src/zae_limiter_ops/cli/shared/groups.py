@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from zae_limiter_ops.cli.shared.errors import did_you_mean
+from zae_limiter_ops.views.advice import did_you_mean
 
 
 class CommandGroup(click.Group):

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zae_limiter.models.notation import format_limit
 from zae_limiter_ops.cli.shared.console import print_json
-from zae_limiter_ops.cli.shared.formatting import (
+from zae_limiter_ops.cli.shared.records import print_columns
+from zae_limiter_ops.cli.shared.tables import print_hint, print_line, print_result
+from zae_limiter_ops.views.columns import Column, of_part
+from zae_limiter_ops.views.formatting import (
     describe_limits,
     describe_superseded,
     format_rate,
@@ -16,9 +19,6 @@ from zae_limiter_ops.cli.shared.formatting import (
     plain_amount,
     superseded_json,
 )
-from zae_limiter_ops.cli.shared.records import print_columns
-from zae_limiter_ops.cli.shared.tables import print_hint, print_line, print_result
-from zae_limiter_ops.reports.columns import Column, of_part
 
 if TYPE_CHECKING:
     from zae_limiter.models.config import SupersededLimit

@@ -16,7 +16,7 @@ from zae_limiter_ops.cli.shared.tables import (
     printable_cells,
     start_plain_table,
 )
-from zae_limiter_ops.reports.columns import Column, cells_of, json_of, titles_of
+from zae_limiter_ops.views.columns import Column, cells_of, json_of, titles_of
 
 T = TypeVar("T")
 R = TypeVar("R")

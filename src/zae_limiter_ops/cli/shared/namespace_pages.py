@@ -12,7 +12,7 @@ from click.core import ParameterSource
 from zae_limiter.exceptions import NamespaceNotFoundError, PermissionDenied
 from zae_limiter_ops.cli.shared.listing import Pages
 from zae_limiter_ops.cli.shared.tables import print_hint
-from zae_limiter_ops.reports.columns import Column, of_part
+from zae_limiter_ops.views.columns import Column, of_part
 
 if TYPE_CHECKING:
     from zae_limiter._sync.repository import SyncRepository

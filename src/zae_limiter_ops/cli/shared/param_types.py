@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,10 +16,6 @@ if TYPE_CHECKING:
     from zae_limiter.models.limit import Limit
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-# Thirty digits: far more than any amount, and few enough for int().
-_WHOLE_NUMBER = re.compile(r"[0-9](?:_?[0-9]){0,29}")
-_MONEY = re.compile(r"[0-9]{1,15}\.[0-9]{1,18}")
 
 
 class LimitType(click.ParamType["Limit"]):
@@ -74,20 +69,12 @@ class AmountType(click.ParamType[tuple[str, int | str]]):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[str, int | str]:
+        from zae_limiter_ops.views.amounts import parse_amount
+
         parsed = parse_amount(value)
         if parsed is None:
             self.fail(f"{value!r} is not name=amount, such as tpm=500 or usd=0.25", param, ctx)
         return parsed
-
-
-def parse_amount(text: str) -> tuple[str, int | str] | None:
-    """Return name and amount of ``tpm=500`` or ``usd=0.25``; None for any other text."""
-    name, equals, amount = text.partition("=")
-    if not name or not equals:
-        return None
-    if _MONEY.fullmatch(amount):
-        return name, amount
-    return (name, int(amount)) if _WHOLE_NUMBER.fullmatch(amount) else None
 
 
 def _amounts(value: tuple[tuple[str, int | str], ...]) -> dict[str, Any]:

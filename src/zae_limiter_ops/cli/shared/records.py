@@ -4,23 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
-from decimal import Decimal
-from typing import Any, TextIO, TypeVar
+from typing import Any, TypeVar
 
 from zae_limiter_ops.cli.shared.console import print_json
 from zae_limiter_ops.cli.shared.tables import print_hint, print_table
-from zae_limiter_ops.reports.columns import (
-    Column,
-    cells_of,
-    csv_heads_of,
-    csv_row_of,
-    json_of,
-    titles_of,
-)
+from zae_limiter_ops.views.columns import Column, cells_of, json_of, titles_of, write_csv
 
 T = TypeVar("T")
-
-FORMULA_STARTS = ("=", "+", "-", "@")  # of cells that spreadsheets compute
 
 
 def print_records(
@@ -56,25 +46,6 @@ def print_columns(
     print_table(titles_of(columns), rows, indent=indent, last_styles=styles)
 
 
-def print_csv(
-    columns: Sequence[Column[T]], records: Iterable[T], file: TextIO | None = None
-) -> None:
-    """Print CSV, or write it to a file: the heads, and a line for each record."""
-    import csv
-
-    writer = csv.writer(file or sys.stdout, lineterminator="\n")
-    writer.writerow(csv_heads_of(columns))
-    for record in records:
-        writer.writerow([_neutral(value) for value in csv_row_of(columns, record)])
-
-
-def _neutral(value: object) -> object:
-    """Return a text that no spreadsheet computes: a text that looks like a formula gets a quote.
-
-    Callers choose the ids of entities, so an id may be a formula. Numbers stay numbers, and money
-    has all its digits.
-    """
-    if isinstance(value, Decimal):
-        return f"{value:f}"
-    is_formula = isinstance(value, str) and value.startswith(FORMULA_STARTS)
-    return f"'{value}" if is_formula else value
+def print_csv(columns: Sequence[Column[T]], records: Iterable[T]) -> None:
+    """Print the records as CSV."""
+    write_csv(columns, records, sys.stdout)

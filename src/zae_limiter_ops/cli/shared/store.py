@@ -12,7 +12,8 @@ import click
 
 from zae_limiter.exceptions import NamespaceNotFoundError
 from zae_limiter.store_url import StoreUrl, parse_url
-from zae_limiter_ops.cli.shared.errors import did_you_mean, suggested
+from zae_limiter_ops.cli.shared.errors import suggested
+from zae_limiter_ops.views.advice import did_you_mean
 
 if TYPE_CHECKING:
     from zae_limiter._sync.repository import SyncRepository

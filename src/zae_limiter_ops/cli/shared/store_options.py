@@ -12,9 +12,9 @@ from click.core import ParameterSource
 from zae_limiter.naming import check_stack_name
 from zae_limiter.store_url import check_region, masked_url, parse_url
 from zae_limiter_ops.cli.shared.completion import complete_namespace
-from zae_limiter_ops.cli.shared.errors import GivenOptions
 from zae_limiter_ops.cli.shared.options import check_namespace_name, validation_callback
 from zae_limiter_ops.cli.shared.store import StoreLocation, resolve_url
+from zae_limiter_ops.views.advice import GivenOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
 

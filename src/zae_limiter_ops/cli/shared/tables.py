@@ -12,8 +12,8 @@ import click
 
 from zae_limiter_ops.cli.shared.console import make_console, print_json
 from zae_limiter_ops.cli.shared.errors import folded
-from zae_limiter_ops.cli.shared.formatting import printable
-from zae_limiter_ops.reports.columns import PlainTable, text_width
+from zae_limiter_ops.views.columns import PlainTable, text_width
+from zae_limiter_ops.views.formatting import printable
 
 if TYPE_CHECKING:
     from rich.console import Console

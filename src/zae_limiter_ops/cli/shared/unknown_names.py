@@ -2,55 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import click
 
-from zae_limiter.naming import DEFAULT_RESOURCE
-from zae_limiter.shell_words import quoted
-from zae_limiter_ops.cli.shared.errors import did_you_mean
 from zae_limiter_ops.cli.shared.tables import print_hint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from zae_limiter._sync.repository import SyncRepository
-
-
-class UnknownName(NamedTuple):
-    """An id or a resource that was never seen, and a suggestion, which may be empty."""
-
-    label: str
-    suggestion: str
-
-    @property
-    def warning(self) -> str:
-        return f"{self.label} was not known before this change{self.suggestion}"
-
-    @property
-    def problem(self) -> str:
-        return f"{self.label} is not known{self.suggestion}"
-
-
-def unknown_names(
-    repository: SyncRepository, entity_id: str | None, resource: str | None
-) -> list[UnknownName]:
-    """Return those of the names that were never created, configured or used."""
-    from zae_limiter_ops.cli.shared.lookups import (
-        is_known_entity,
-        is_known_resource,
-        similar_entities,
-        similar_resources,
-    )
-
-    found = []
-    if entity_id and not is_known_entity(repository, entity_id):
-        suggestion = did_you_mean(entity_id, similar_entities(repository, entity_id))
-        found.append(UnknownName(quoted(entity_id), suggestion))
-    if resource and resource != DEFAULT_RESOURCE and not is_known_resource(repository, resource):
-        suggestion = did_you_mean(resource, similar_resources(repository))
-        found.append(UnknownName(f"resource {quoted(resource)}", suggestion))
-    return found
+    from zae_limiter_ops.views.names import UnknownName
 
 
 def refuse_unknown(unknown: Iterable[UnknownName], *, force: bool) -> None:

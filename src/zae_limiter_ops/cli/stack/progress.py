@@ -12,8 +12,8 @@ import click
 
 from zae_limiter_ops.cli.shared.console import is_live, make_console
 from zae_limiter_ops.cli.shared.errors import suggested
-from zae_limiter_ops.cli.shared.formatting import printable
 from zae_limiter_ops.cli.shared.tables import rich_table
+from zae_limiter_ops.views.formatting import printable
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -8,7 +8,6 @@ import click
 
 from zae_limiter_ops.cli.shared.console import confirm
 from zae_limiter_ops.cli.shared.errors import Interrupted, suggested
-from zae_limiter_ops.cli.shared.formatting import count_of, format_number, format_time
 from zae_limiter_ops.cli.shared.options import output_option, yes_option
 from zae_limiter_ops.cli.shared.store_options import (
     endpoint_option,
@@ -18,6 +17,7 @@ from zae_limiter_ops.cli.shared.store_options import (
 from zae_limiter_ops.cli.shared.tables import print_fields, print_hint, print_result, print_table
 from zae_limiter_ops.cli.stack.progress import finish_deployment, stack_progress
 from zae_limiter_ops.infra.progress import TABLE_ONLY
+from zae_limiter_ops.views.formatting import count_of, format_number, format_time
 
 if TYPE_CHECKING:
     from zae_limiter.models.stack import LimiterInfo, Status

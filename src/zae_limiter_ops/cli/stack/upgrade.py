@@ -9,11 +9,11 @@ import click
 from zae_limiter._version import __version__
 from zae_limiter_ops.cli.shared.console import confirm, status
 from zae_limiter_ops.cli.shared.errors import suggested
-from zae_limiter_ops.cli.shared.formatting import count_of, format_number
 from zae_limiter_ops.cli.shared.options import output_option, yes_option
 from zae_limiter_ops.cli.shared.store_options import registry_options
 from zae_limiter_ops.cli.shared.tables import print_fields, print_hint, print_result
 from zae_limiter_ops.cli.stack.progress import finish_deployment, stack_progress
+from zae_limiter_ops.views.formatting import count_of, format_number
 
 if TYPE_CHECKING:
     from zae_limiter.models.backend import MigrationProgress, MigrationReport

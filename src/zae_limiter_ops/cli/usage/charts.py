@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from zae_limiter_ops.cli.shared.console import make_console
-from zae_limiter_ops.cli.shared.formatting import format_short_number
+from zae_limiter_ops.views.formatting import format_short_number
 
 if TYPE_CHECKING:
     from zae_limiter_ops.cli.shared.namespace_pages import Namespaces

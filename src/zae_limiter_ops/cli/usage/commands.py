@@ -16,12 +16,7 @@ from zae_limiter_ops.cli.shared.store_options import store_options
 from zae_limiter_ops.cli.shared.tables import print_hint
 from zae_limiter_ops.cli.usage.charts import draw_usage, write_ranking_page, write_usage_page
 from zae_limiter_ops.cli.usage.options import UsageOptions, file_option, usage_options
-from zae_limiter_ops.cli.usage.output import (
-    NO_USAGE,
-    print_ranking,
-    print_summaries,
-    print_windows,
-)
+from zae_limiter_ops.cli.usage.output import NO_USAGE, print_ranking, print_summaries, print_windows
 
 if TYPE_CHECKING:
     from zae_limiter_ops.cli.shared.store import StoreLocation
@@ -242,12 +237,8 @@ def top(
     """
     if file is not None and output != "html":
         raise click.UsageError("--file goes with --output html")
-    from zae_limiter_ops.cli.usage.reads import (
-        rank_usage,
-        ranked_windows,
-        unknown_resource,
-        unused_limit,
-    )
+    from zae_limiter_ops.cli.usage.reads import rank_usage, ranked_windows
+    from zae_limiter_ops.views.names import unknown_resource, unused_limit
 
     with open_namespaces(store, all_namespaces) as namespaces:
         with status("reading usage"):

@@ -7,11 +7,11 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zae_limiter_ops.cli.shared.console import print_json
-from zae_limiter_ops.cli.shared.formatting import count_of
 from zae_limiter_ops.cli.shared.namespace_pages import InNamespace
 from zae_limiter_ops.cli.shared.records import print_columns, print_csv
 from zae_limiter_ops.cli.shared.tables import print_line
-from zae_limiter_ops.reports.columns import Column, json_of, of_part, plain_values
+from zae_limiter_ops.views.columns import Column, json_of, of_part, plain_values
+from zae_limiter_ops.views.formatting import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,12 +7,10 @@ from dataclasses import replace
 from heapq import nsmallest
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from zae_limiter_ops.cli.shared.errors import did_you_mean
-from zae_limiter_ops.cli.shared.lookups import is_known_resource
 from zae_limiter_ops.cli.shared.namespace_pages import Fetch, InNamespace, Namespaces
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
     from zae_limiter._sync.repository import SyncRepository
     from zae_limiter.models.usage import EntityUsage, UsageRanking, UsageSnapshot, UsageSummary
@@ -116,27 +114,6 @@ def rank_usage(
         largest(used_amount, lambda ranking: ranking.parents),
         tuple(sorted({name for _, ranking in rankings for name in ranking.limit_names})),
     )
-
-
-def unused_limit(by: str | None, limit_names: Sequence[str]) -> str:
-    """Say that no call has used the limit of a ranking; empty if one has, or if none used any."""
-    if by is None or by in limit_names or not limit_names:
-        return ""
-    suggestion = did_you_mean(by, limit_names)
-    used = ", ".join(limit_names)
-    return f"no call has used this limit{suggestion}; limits with usage: {used}"
-
-
-def unknown_resource(repositories: Iterable[SyncRepository], resource: str | None) -> str:
-    """Say that no namespace knows the resource of a ranking; empty if one does."""
-    in_use: set[str] = set()
-    for repository in repositories:
-        if resource is None or is_known_resource(repository, resource):
-            return ""
-        in_use.update(repository.list_resources())
-    suggestion = did_you_mean(resource or "", in_use)
-    names = ", ".join(sorted(in_use)) or "none"
-    return f"resource {resource!r} is not known{suggestion}; resources in use: {names}"
 
 
 def ranked_windows(ranking: LocatedRanking, resource: str | None) -> Fetch[UsageSnapshot]:

@@ -17,7 +17,6 @@ import click
 
 from zae_limiter.exceptions import RateLimiterUnavailable
 from zae_limiter_ops.cli.shared.completion import complete_resource
-from zae_limiter_ops.cli.shared.errors import GivenOptions, did_you_mean, in_shell_terms
 from zae_limiter_ops.cli.shared.options import output_option, validation_callback
 from zae_limiter_ops.cli.shared.param_types import Seconds
 from zae_limiter_ops.cli.shared.store_options import store_options
@@ -27,12 +26,13 @@ from zae_limiter_ops.cli.shared.tables import (
     printable_cells,
     start_plain_table,
 )
+from zae_limiter_ops.views.advice import GivenOptions, did_you_mean, in_shell_terms
 
 if TYPE_CHECKING:
     from zae_limiter._sync.repository import SyncRepository
     from zae_limiter_ops.cli.shared.store import StoreLocation
     from zae_limiter_ops.cli.watch.raised import RaisedThreshold
-    from zae_limiter_ops.reports.columns import PlainTable
+    from zae_limiter_ops.views.columns import PlainTable
 
 INTERVAL_S = "10"
 
@@ -178,7 +178,7 @@ class Watcher:
 
     def _print(self, found: list[RaisedThreshold]) -> None:
         from zae_limiter_ops.cli.watch.raised import COLUMNS
-        from zae_limiter_ops.reports.columns import cells_of, json_of, titles_of
+        from zae_limiter_ops.views.columns import cells_of, json_of, titles_of
 
         if self._output == "json":
             for each in found:

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from zae_limiter_ops.cli.shared.formatting import format_amount, plain_amount
-from zae_limiter_ops.reports.columns import Column
+from zae_limiter_ops.views.columns import Column
+from zae_limiter_ops.views.formatting import format_amount, plain_amount
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -4,7 +4,7 @@ import pytest
 
 from tests.ops.cli.stores import dynamodb_first
 from zae_limiter import Limit, SyncRateLimiter
-from zae_limiter_ops.cli.shared.in_force import LimitsInForce
+from zae_limiter_ops.views.in_force import LimitsInForce
 
 
 @pytest.fixture

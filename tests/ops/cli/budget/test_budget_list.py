@@ -10,7 +10,7 @@ import pytest
 from tests.ops.cli.stores import sqlite_first
 from zae_limiter import Limit, SyncRateLimiter
 from zae_limiter.models.bucket import BucketState
-from zae_limiter_ops.cli.budget.spending import Budget
+from zae_limiter_ops.views.budgets import Budget
 
 USD = Limit.budget("usd", "100.00", per="month")
 SPENT = {"key-a": "12.50", "key-b": "99.999999999", "key-c": "0.000000001"}

@@ -8,7 +8,8 @@ import pytest
 from tests.ops.cli.stores import on_both_engines, sqlite_first
 from zae_limiter import Limit, RateLimitExceeded, SyncRateLimiter, SyncRepository, ValidationError
 from zae_limiter.testing import FakeClock
-from zae_limiter_ops.cli.explain.explanation import explain_acquire
+from zae_limiter_ops.views.advice import GivenOptions
+from zae_limiter_ops.views.explanation import explain_acquire
 
 ENTITIES = ("key-1", "key-2", "project", "stranger")
 RESOURCES = ("gpt-4", "gpt-5")
@@ -128,7 +129,9 @@ def test_it_agrees_with_the_next_acquire_in_random_states(empty_url, seed, state
                 scene.step()
             entity_id, resource = rng.choice(ENTITIES), rng.choice(RESOURCES)
             consume = scene.amounts(entity_id, resource) if rng.random() < 0.8 else None
-            found = explain_acquire(scene.limiter, entity_id, resource, consume)
+            found = explain_acquire(
+                scene.limiter, entity_id, resource, consume, given=GivenOptions()
+            )
             answer, statuses, retry = acquired(scene.limiter, entity_id, resource, found.consume)
             assert found.answer == answer
             is_denied = statuses and any(status.mode == "deny" for status in statuses)

@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from zae_limiter.naming import DEFAULT_RESOURCE
-from zae_limiter_ops.cli.shared.modes import ModeView
+from zae_limiter_ops.views.modes import ModeView
 
 if TYPE_CHECKING:
     from zae_limiter._sync.repository import SyncRepository

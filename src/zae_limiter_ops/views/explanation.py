@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Any
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.config import ConfigSource
 from zae_limiter.refusal import limited_by
-from zae_limiter_ops.cli.shared.errors import suggested
-from zae_limiter_ops.cli.shared.lookups import (
-    charged_entities,
-    is_known_entity,
-    is_known_resource,
-    last_used_hour,
-)
-from zae_limiter_ops.cli.shared.modes import ModeView
-from zae_limiter_ops.cli.shared.recent_rejections import RecentRejections, recent_rejections
+from zae_limiter_ops.views.advice import GivenOptions
+from zae_limiter_ops.views.columns import plain_values
+from zae_limiter_ops.views.entities import charged_entities
+from zae_limiter_ops.views.formatting import limits_json, list_or_none, seconds_json
+from zae_limiter_ops.views.limit_view import last_used_hour
+from zae_limiter_ops.views.modes import ModeView
+from zae_limiter_ops.views.names import is_known_entity, is_known_resource
+from zae_limiter_ops.views.recent_rejections import RecentRejections, recent_rejections
 
 if TYPE_CHECKING:
     from zae_limiter._sync.limiter import SyncRateLimiter
@@ -122,17 +121,65 @@ class Explanation:
         return tuple(sorted(exceeded, key=lambda status: -status.retry_after_seconds))
 
 
+def explanation_json(explanation: Explanation) -> dict[str, Any]:
+    """Return the JSON of an explanation."""
+    answer, entity = explanation.availability, explanation.entity
+    return {
+        "entity_id": explanation.entity_id,
+        "resource": explanation.resource,
+        "exists": entity is not None,
+        "entity_known": explanation.entity_known,
+        "resource_known": explanation.resource_known,
+        "parent_id": entity.parent_id if entity else None,
+        "cascade": entity.cascade if entity else False,
+        "consume": plain_values(explanation.consume),
+        "consume_source": explanation.consume_source,
+        "also": [
+            {"entity_id": owner, "resource": resource, "consume": plain_values(amounts)}
+            for (owner, resource), amounts in explanation.also.items()
+        ],
+        "resolution": [
+            {
+                "entity_id": resolution.entity_id,
+                "resource": resolution.resource,
+                "source": resolution.source,
+                "last_used_hour": resolution.last_used_hour,
+                **resolution.mode.to_dict(),
+                "levels": [
+                    {
+                        "source": level.source,
+                        "limits": limits_json(level.limits),
+                        "wins": level.wins,
+                    }
+                    for level in resolution.levels
+                ],
+            }
+            for resolution in explanation.resolutions
+        ],
+        "answer": explanation.answer,
+        "retry_after_seconds": None if answer is None else seconds_json(answer.retry_after_seconds),
+        "limited_by": list_or_none(explanation.limited_by),
+        "last_limited_by": list_or_none(explanation.last_limited_by),
+        "last_rejected_at": explanation.recent and explanation.recent.last_rejected_at,
+        "problem": explanation.problem,
+        "limits": [] if answer is None else [status.as_dict() for status in answer.statuses],
+    }
+
+
 def explain_acquire(
     limiter: SyncRateLimiter,
     entity_id: str,
     resource: str,
     consume: Mapping[str, Any] | None = None,
     also: Mapping[Bucket, dict[str, Any]] | None = None,
+    *,
+    given: GivenOptions,
 ) -> Explanation:
     """Explain an acquire of ``consume``, and of ``also`` from further resources, made now.
 
     By default the acquire asks for the largest rejected amount of each limit in this hour and the
     last, and for 1 token of the other limits: for a billionth of the currency unit of budgets.
+    ``given`` makes the commands that a problem suggests.
     """
     repository = limiter.repository
     assert repository is not None, "explained on an open repository"
@@ -150,7 +197,7 @@ def explain_acquire(
             source = "rejected" if any(name in asked for name in names) else "default"
         availability = limiter.check_availability(entity_id, resource, wanted, also=also or None)
     except ValidationError as error:
-        problem, has_wrong_amounts = _describe(error), error.field != "limits"
+        problem, has_wrong_amounts = _describe(error, given), error.field != "limits"
     buckets = [(entity_id, resource), *(also or {})]
     return Explanation(
         entity_id=entity_id,
@@ -174,11 +221,10 @@ def _least(level: int | Decimal) -> int | Decimal:
     return 1 if isinstance(level, int) else Decimal("0.000000001")
 
 
-def _describe(error: ValidationError) -> str:
+def _describe(error: ValidationError, given: GivenOptions) -> str:
     if error.field == "limits":
-        return (
-            f"{error.reason.partition(';')[0]}; store some: {suggested('system', 'set-defaults')}"
-        )
+        reason = error.reason.partition(";")[0]
+        return f"{reason}; store some: {given.command('system', 'set-defaults')}"
     return f"{error.field.removeprefix('needed.')!r} {error.reason}"
 
 

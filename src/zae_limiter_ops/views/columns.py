@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TextIO, TypeVar
 from unicodedata import combining, east_asian_width
 
 from zae_limiter.models.money import billionths_of, in_currency
@@ -70,16 +70,6 @@ def json_of(columns: Sequence[Column[T]], record: T) -> dict[str, Any]:
     }
 
 
-def csv_heads_of(columns: Sequence[Column[T]]) -> list[str]:
-    """Return the heads of CSV."""
-    return [column.csv for column in columns if column.csv is not None]
-
-
-def csv_row_of(columns: Sequence[Column[T]], record: T) -> list[Any]:
-    """Return the values of a line of CSV, in the order of its heads."""
-    return [column.value(record) for column in columns if column.csv is not None]
-
-
 def of_part(columns: Sequence[Column[T]], part: Callable[[U], T]) -> list[Column[U]]:
     """Return the columns for records that contain the record of ``columns`` as a part."""
     return [_of_part(column, part) for column in columns]
@@ -93,6 +83,34 @@ def _of_part(column: Column[T], part: Callable[[U], T]) -> Column[U]:
         csv=column.csv,
         format=column.format,
     )
+
+
+# --- CSV -------------------------------------------------------------------------------------
+
+FORMULA_STARTS = ("=", "+", "-", "@")  # of cells that spreadsheets compute
+
+
+def write_csv(columns: Sequence[Column[T]], records: Iterable[T], file: TextIO) -> None:
+    """Write the heads, and a line for each record."""
+    import csv
+
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow([column.csv for column in columns if column.csv is not None])
+    for record in records:
+        row = [column.value(record) for column in columns if column.csv is not None]
+        writer.writerow(map(_neutral, row))
+
+
+def _neutral(value: object) -> object:
+    """Return a text that no spreadsheet computes: a text that looks like a formula gets a quote.
+
+    Callers choose the ids of entities, so an id may be a formula. Numbers stay numbers, and money
+    has all its digits.
+    """
+    if isinstance(value, Decimal):
+        return f"{value:f}"
+    is_formula = isinstance(value, str) and value.startswith(FORMULA_STARTS)
+    return f"'{value}" if is_formula else value
 
 
 # --- plain text ------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from zae_limiter.models.config import SupersededLimit
     from zae_limiter.models.limit import Limit
+    from zae_limiter.refusal import LimitedBy
 
 NOT_REGISTERED = "in use, not registered"
 # Configuration levels by the value of their ConfigSource.
@@ -190,3 +191,8 @@ def plain_amount(amount: int | Decimal | None) -> int | str | None:
 def format_amount(amount: int | Decimal | None) -> str:
     """Return an amount with thousands separators."""
     return f"{amount:,}" if type(amount) is int or amount is None else f"{amount:,f}"
+
+
+def list_or_none(limited_by: LimitedBy | None) -> list[str] | None:
+    """Return the three names for JSON."""
+    return None if limited_by is None else list(limited_by)
