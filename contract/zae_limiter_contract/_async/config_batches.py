@@ -67,6 +67,20 @@ class ConfigBatchContract(Contract):
         await _write(world, engine, [LevelChange(system, (), None)])
         assert await world.repo.get_system_defaults() == ([], None)
 
+    async def test_limits_that_a_batch_deletes_beside_a_mode_are_logged_as_deleted(
+        self, world: World, engine: Engine
+    ) -> None:
+        level = ConfigLevel(USER, API)
+        await world.repo.set_limits(USER, [TEN], API)
+        await world.repo.set_mode(API, USER, "shadow")
+        await _write(world, engine, [LevelChange(level, ())])
+        (in_batch,) = await world.repo.get_audit_events(USER, limit=1)
+        await world.repo.set_limits(USER, [TEN], API)
+        await world.repo.delete_limits(USER, API)
+        (alone,) = await world.repo.get_audit_events(USER, limit=1)
+        assert (in_batch.action, in_batch.details) == (alone.action, alone.details)
+        assert in_batch.action == "limits_deleted"
+
     async def test_registries_count_what_a_batch_changes(
         self, world: World, engine: Engine
     ) -> None:

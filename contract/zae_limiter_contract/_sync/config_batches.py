@@ -69,6 +69,20 @@ class ConfigBatchContract(Contract):
         _write(world, engine, [LevelChange(system, (), None)])
         assert world.repo.get_system_defaults() == ([], None)
 
+    def test_limits_that_a_batch_deletes_beside_a_mode_are_logged_as_deleted(
+        self, world: World, engine: Engine
+    ) -> None:
+        level = ConfigLevel(USER, API)
+        world.repo.set_limits(USER, [TEN], API)
+        world.repo.set_mode(API, USER, "shadow")
+        _write(world, engine, [LevelChange(level, ())])
+        (in_batch,) = world.repo.get_audit_events(USER, limit=1)
+        world.repo.set_limits(USER, [TEN], API)
+        world.repo.delete_limits(USER, API)
+        (alone,) = world.repo.get_audit_events(USER, limit=1)
+        assert (in_batch.action, in_batch.details) == (alone.action, alone.details)
+        assert in_batch.action == "limits_deleted"
+
     def test_registries_count_what_a_batch_changes(self, world: World, engine: Engine) -> None:
         levels = [ConfigLevel(f"entity-{n}", ("api", "chat")[n % 2]) for n in range(MAX_CHANGES)]
         _write(world, engine, [LevelChange(level, (TEN,)) for level in levels])

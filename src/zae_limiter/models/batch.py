@@ -133,9 +133,9 @@ def level_event(
     if _without_mode(before) == _without_mode(described):
         mode = (described or {}).get("mode") or NO_MODE
         return AuditAction.MODE_SET, {**mode, "previous": (before or {}).get("mode")}
-    if described is None:
+    if _without_mode(described) == _without_mode(None):
         return AuditAction.LIMITS_DELETED, {"previous": before}
-    return AuditAction.LIMITS_SET, {**described, "previous": before}
+    return AuditAction.LIMITS_SET, {**(described or {}), "previous": before}
 
 
 def _without_mode(described: dict[str, Any] | None) -> dict[str, Any]:
