@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from zae_limiter._async.ports import Engine
-from zae_limiter.models.batch import MAX_CHANGES, ConfigBatch, Guard, LevelChange, PlaceChange
-from zae_limiter.models.config import KEEP, ConfigLevel, LevelConfig, OnUnavailable
+from zae_limiter.admission.configuration import MAX_CHANGES, ConfigBatch, Guard, PlaceChange
+from zae_limiter.models.config import KEEP, ConfigLevel, LevelChange, LevelConfig, OnUnavailable
 from zae_limiter.models.limit import Limit
 from zae_limiter_contract._async.base import Contract
 from zae_limiter_contract._async.world import API, USER, World
@@ -153,9 +153,8 @@ class ConfigBatchContract(Contract):
 async def _write(
     world: World, engine: Engine, changes: list[Any], guard: Guard | None = None
 ) -> int | None:
-    now_ms = world.clock()
-    batch = ConfigBatch.of(changes, now_ms, "alice", guard)
-    return await engine.configs.write(world.repo.namespace_id, batch, now_ms=now_ms)
+    batch = ConfigBatch.of(changes, world.clock(), "alice", guard)
+    return await engine.configs.write(world.repo.namespace_id, batch)
 
 
 async def _version(world: World, engine: Engine) -> int:

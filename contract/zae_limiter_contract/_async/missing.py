@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from zae_limiter.admission.configuration import ConfigBatch
 from zae_limiter.exceptions import LimitsChangedError, ValidationError
-from zae_limiter.models.batch import ConfigBatch, LevelChange
-from zae_limiter.models.config import ConfigLevel, OnUnavailable
+from zae_limiter.models.config import ConfigLevel, LevelChange, OnUnavailable
 from zae_limiter.models.limit import Limit
 from zae_limiter.naming import process_author
 from zae_limiter_contract._async.base import Contract
@@ -105,11 +105,10 @@ class MissingContract(Contract):
         assert await repo.get_system_defaults() == ([TEN], None)
 
     async def test_a_policy_that_is_stored_alone_is_kept(self, world: World) -> None:
-        now_ms = world.clock()
         alone = LevelChange(ConfigLevel(), (), OnUnavailable.ALLOW)
-        batch = ConfigBatch.of([alone], now_ms, "alice")
+        batch = ConfigBatch.of([alone], world.clock(), "alice")
         configs = world.repo._context.engine.configs  # noqa: SLF001 - below the public API
-        await configs.write(world.repo.namespace_id, batch, now_ms=now_ms)
+        await configs.write(world.repo.namespace_id, batch)
         assert await world.repo.set_system_defaults([TEN], "block", if_missing=True) is True
         assert await world.repo.get_system_defaults() == ([TEN], OnUnavailable.ALLOW)
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from zae_limiter._sync.ports import Engine
-from zae_limiter.models.batch import MAX_CHANGES, ConfigBatch, Guard, LevelChange, PlaceChange
-from zae_limiter.models.config import KEEP, ConfigLevel, LevelConfig, OnUnavailable
+from zae_limiter.admission.configuration import MAX_CHANGES, ConfigBatch, Guard, PlaceChange
+from zae_limiter.models.config import KEEP, ConfigLevel, LevelChange, LevelConfig, OnUnavailable
 from zae_limiter.models.limit import Limit
 from zae_limiter_contract._sync.base import Contract
 from zae_limiter_contract._sync.world import API, USER, World
@@ -151,9 +151,8 @@ class ConfigBatchContract(Contract):
 def _write(
     world: World, engine: Engine, changes: list[Any], guard: Guard | None = None
 ) -> int | None:
-    now_ms = world.clock()
-    batch = ConfigBatch.of(changes, now_ms, "alice", guard)
-    return engine.configs.write(world.repo.namespace_id, batch, now_ms=now_ms)
+    batch = ConfigBatch.of(changes, world.clock(), "alice", guard)
+    return engine.configs.write(world.repo.namespace_id, batch)
 
 
 def _version(world: World, engine: Engine) -> int:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from zae_limiter.admission.configuration import ConfigBatch, Guard, Revised
     from zae_limiter.admission.image import BucketImage
     from zae_limiter.admission.in_force import InForce
     from zae_limiter.admission.request import (
@@ -25,18 +26,15 @@ if TYPE_CHECKING:
     from zae_limiter.concurrency.receipt import Receipt
     from zae_limiter.models.audit import AuditAction, AuditedChange, AuditEvent
     from zae_limiter.models.backend import BackendCapabilities, StoreStats
-    from zae_limiter.models.batch import ConfigBatch, Guard
     from zae_limiter.models.bucket import BucketEntry, BucketState, ResourceCapacity
     from zae_limiter.models.config import (
         ConfigLevel,
         ConfigSnapshot,
+        LevelChange,
         LevelConfig,
         SharedConfig,
-        StoredLevel,
     )
     from zae_limiter.models.entity import Entity, Namespace
-    from zae_limiter.models.limit import Limit
-    from zae_limiter.models.switches import Switch
     from zae_limiter.models.usage import UsageRanking, UsageSnapshot, UsageSummary
     from zae_limiter.usage.report import UsageQuery
 
@@ -246,54 +244,14 @@ class ConfigStore(Protocol):
     def get(self, namespace_id: str, entity_id: str, resource: str) -> LevelConfig | None:
         """Return the configuration of one level; None if it has none."""
 
-    def put(
-        self,
-        namespace_id: str,
-        entity_id: str,
-        resource: str,
-        config: LevelConfig,
-        *,
-        now_ms: int,
-        principal: str | None,
-        if_missing: bool = False,
-    ) -> StoredLevel:
-        """Replace the configuration of one level; with ``if_missing``, only if it has no limits.
+    def change(
+        self, namespace_id: str, change: LevelChange, *, now_ms: int, principal: str | None
+    ) -> Revised[LevelConfig]:
+        """Change one level as ``revise_level`` says, and return the level after it.
 
-        With ``if_missing``, a level that has limits is left alone, even if callers race, and a
-        policy that is stored without limits is kept. If ``config`` replaces other limits than the
-        stored ones, LimitsChangedError is raised, even if callers race. A write that changes
-        nothing is not logged and does not increment the version.
-        """
-
-    def delete(
-        self,
-        namespace_id: str,
-        entity_id: str,
-        resource: str,
-        *,
-        now_ms: int,
-        principal: str | None,
-        replaces: tuple[Limit, ...] | None = None,
-    ) -> bool:
-        """Delete the limits and the policy of one level; False if there were none.
-
-        The switch of the level stays. If other limits are stored than those of ``replaces``,
-        LimitsChangedError is raised, even if callers race.
-        """
-
-    def set_switch(
-        self,
-        namespace_id: str,
-        entity_id: str,
-        resource: str,
-        switch: Switch | None,
-        *,
-        now_ms: int,
-        principal: str | None,
-    ) -> bool:
-        """Set the switch of a level, or remove it (None); False if it is so already.
-
-        The limits of the level stay. A change increments the version of the configuration.
+        What ``if_missing`` keeps is kept, and LimitsChangedError is raised if other limits are
+        stored than ``replaces`` says, even if callers race. A change that changes nothing is not
+        logged and does not increment the version.
         """
 
     def get_many(
@@ -301,7 +259,7 @@ class ConfigStore(Protocol):
     ) -> dict[ConfigLevel, LevelConfig]:
         """Return the levels that are configured, each as at some moment during the call."""
 
-    def write(self, namespace_id: str, batch: ConfigBatch, *, now_ms: int) -> int | None:
+    def write(self, namespace_id: str, batch: ConfigBatch) -> int | None:
         """Make all changes of a batch or none, with an event for each and one new version.
 
         It returns the number of changes that were made; a no-op is not counted and not logged.

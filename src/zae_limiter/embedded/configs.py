@@ -7,21 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from zae_limiter.admission.configuration import ConfigBatch, Revised, revise_level
+from zae_limiter.embedded.entities import place
 from zae_limiter.embedded.history import PAGE, record
 from zae_limiter.embedded.namespaces import is_at
 from zae_limiter.embedded.tables import NO_ENTITY, NO_RESOURCE, Listing, Tables
-from zae_limiter.models.audit import AuditAction, AuditedChange
-from zae_limiter.models.batch import ConfigBatch, level_event, place_event
-from zae_limiter.models.config import (
-    ConfigLevel,
-    ConfigSnapshot,
-    LevelConfig,
-    StoredLevel,
-    check_replaced,
-    with_switch,
-)
-from zae_limiter.models.limit import Limit
-from zae_limiter.models.switches import Switch, switch_event
+from zae_limiter.models.audit import AuditedChange
+from zae_limiter.models.config import ConfigLevel, ConfigSnapshot, LevelChange, LevelConfig
 from zae_limiter.naming import DEFAULT_RESOURCE
 
 
@@ -41,73 +33,28 @@ def get(tables: Tables, namespace_id: str, level: ConfigLevel) -> LevelConfig | 
     return tables.get_config(namespace_id, *level)
 
 
-def put(
-    tables: Tables,
-    namespace_id: str,
-    level: ConfigLevel,
-    config: LevelConfig,
-    change: AuditedChange,
-    if_missing: bool,
-) -> StoredLevel:
-    """Replace the limits of a configuration level; with ``if_missing`` only if it has none."""
-    before = tables.get_config(namespace_id, *level)
-    after = config.over(before, if_missing=if_missing)
-    if after == before:
-        return StoredLevel(after, changed=False)
-    _store(tables, namespace_id, level, after)
-    details = {**after.to_dict(), "previous": before.to_dict() if before else None}
-    record(tables, namespace_id, change, AuditAction.LIMITS_SET, details)
-    return StoredLevel(after, changed=True)
+def change(
+    tables: Tables, namespace_id: str, change: LevelChange, audited: AuditedChange
+) -> Revised[LevelConfig]:
+    """Change a configuration level; LimitsChangedError if it has other limits than it replaces."""
+    revised = _change(tables, namespace_id, change, audited)
+    if revised.is_changed:
+        tables.bump_config_version(namespace_id)
+    return revised
 
 
-def delete(
-    tables: Tables,
-    namespace_id: str,
-    level: ConfigLevel,
-    change: AuditedChange,
-    replaces: tuple[Limit, ...] | None,
-) -> bool:
-    """Delete the limits of a configuration level; False if it has none."""
-    before = tables.get_config(namespace_id, *level)
-    check_replaced(before, replaces)
-    if before is None:
-        return False
-    after = before.without_limits()
-    if after == before:
-        return False
-    _store(tables, namespace_id, level, after)
-    details = {"previous": before.to_dict()}
-    record(tables, namespace_id, change, AuditAction.LIMITS_DELETED, details)
-    return True
-
-
-def set_switch(
-    tables: Tables,
-    namespace_id: str,
-    level: ConfigLevel,
-    switch: Switch | None,
-    change: AuditedChange,
-) -> bool:
-    """Set or remove the switch of a level; False if it is so already. The limits stay."""
-    before = tables.get_config(namespace_id, *level)
-    after = with_switch(before, switch)
-    if after == before:
-        return False
-    _store(tables, namespace_id, level, after)
-    details = switch_event(None if before is None else before.switch, switch)
-    record(tables, namespace_id, change, AuditAction.MODE_SET, details)
-    return True
-
-
-def _store(
-    tables: Tables, namespace_id: str, level: ConfigLevel, config: LevelConfig | None
-) -> None:
-    """Write or delete a level, and count the change."""
-    if config is None:
-        tables.delete_config(namespace_id, *level)
+def _change(
+    tables: Tables, namespace_id: str, change: LevelChange, audited: AuditedChange
+) -> Revised[LevelConfig]:
+    revised = revise_level(change, tables.get_config(namespace_id, *change.level))
+    if revised.event is None:
+        return revised
+    if revised.after is None:
+        tables.delete_config(namespace_id, *change.level)
     else:
-        tables.put_config(namespace_id, *level, config)
-    tables.bump_config_version(namespace_id)
+        tables.put_config(namespace_id, *change.level, revised.after)
+    record(tables, namespace_id, audited, *revised.event)
+    return revised
 
 
 def get_many(
@@ -124,47 +71,16 @@ def get_many(
     return configs
 
 
-def write(tables: Tables, namespace_id: str, batch: ConfigBatch, now_ms: int) -> int | None:
+def write(tables: Tables, namespace_id: str, batch: ConfigBatch) -> int | None:
     """Make the changes of a batch; None if its guard does not hold."""
     if batch.guard is not None and not is_at(tables, namespace_id, *batch.guard):
         return None
-    levels = _write_levels(tables, namespace_id, batch)
+    revised = [_change(tables, namespace_id, *level) for level in batch.levels]
+    levels = sum(level.is_changed for level in revised)
     if levels:
         tables.bump_config_version(namespace_id)
-    return levels + _write_places(tables, namespace_id, batch, now_ms)
-
-
-def _write_levels(tables: Tables, namespace_id: str, batch: ConfigBatch) -> int:
-    count = 0
-    for change, audited in batch.levels:
-        before = tables.get_config(namespace_id, *change.level)
-        after = change.after(before)
-        if after == before:
-            continue
-        count += 1
-        if after is None:
-            tables.delete_config(namespace_id, *change.level)
-        else:
-            tables.put_config(namespace_id, *change.level, after)
-        described = None if before is None else before.to_dict()
-        record(tables, namespace_id, audited, *level_event(described, after))
-    return count
-
-
-def _write_places(tables: Tables, namespace_id: str, batch: ConfigBatch, now_ms: int) -> int:
-    count = 0
-    for change, audited in batch.places:
-        before = tables.get_entity(namespace_id, change.entity_id)
-        after = change.after(before, now_ms)
-        if after == before:
-            continue
-        count += 1
-        if after is None:
-            tables.delete_entity(namespace_id, change.entity_id)
-        else:
-            tables.put_entity(namespace_id, after)
-        record(tables, namespace_id, audited, *place_event(before, after))
-    return count
+    places = [place(tables, namespace_id, *each) for each in batch.places]
+    return levels + sum(entity.is_changed for entity in places)
 
 
 def resources_with_defaults(tables: Tables, namespace_id: str) -> Listing[list[str]]:

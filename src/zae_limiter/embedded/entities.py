@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
+from zae_limiter.admission.configuration import (
+    PlaceChange,
+    Revised,
+    create_entity,
+    entity_deleted,
+    revise_place,
+)
 from zae_limiter.embedded import buckets
 from zae_limiter.embedded.history import PAGE, record
 from zae_limiter.embedded.tables import Listing, Tables
-from zae_limiter.exceptions import EntityExistsError
-from zae_limiter.models.audit import AuditAction, AuditedChange, parent_details
+from zae_limiter.models.audit import AuditedChange
 from zae_limiter.models.entity import Entity
 
 
-def create(tables: Tables, namespace_id: str, entity: Entity, change: AuditedChange) -> None:
+def create(tables: Tables, namespace_id: str, entity: Entity, audited: AuditedChange) -> None:
     """Add an entity that does not exist yet."""
-    if tables.get_entity(namespace_id, entity.id) is not None:
-        raise EntityExistsError(entity.id)
+    event = create_entity(entity, exists=tables.get_entity(namespace_id, entity.id) is not None)
     tables.put_entity(namespace_id, entity)
-    details = {
-        "name": entity.name,
-        "parent_id": entity.parent_id,
-        "cascade": entity.cascade,
-        "metadata": entity.metadata,
-    }
-    record(tables, namespace_id, change, AuditAction.ENTITY_CREATED, details)
+    record(tables, namespace_id, audited, *event)
 
 
 def get(tables: Tables, namespace_id: str, entity_id: str) -> Entity | None:
@@ -71,26 +69,43 @@ def page(
 
 
 def set_parent(
-    tables: Tables, namespace_id: str, change: AuditedChange, parent_id: str | None, cascade: bool
+    tables: Tables, namespace_id: str, audited: AuditedChange, parent_id: str | None, cascade: bool
 ) -> Entity | None:
     """Give an entity another parent, or none; buckets stay. None if there is no such entity."""
-    before = tables.get_entity(namespace_id, change.subject)
+    before = tables.get_entity(namespace_id, audited.subject)
     if before is None:
         return None
-    after = replace(before, parent_id=parent_id, cascade=cascade)
-    if after != before:
-        tables.put_entity(namespace_id, after)
-        details = parent_details(before, after)
-        record(tables, namespace_id, change, AuditAction.PARENT_SET, details)
-    return after
+    change = PlaceChange(before.id, parent_id, cascade)
+    return _write(tables, namespace_id, revise_place(change, before, audited.now_ms), audited).after
 
 
-def delete(tables: Tables, namespace_id: str, change: AuditedChange) -> bool:
+def place(
+    tables: Tables, namespace_id: str, change: PlaceChange, audited: AuditedChange
+) -> Revised[Entity]:
+    """Register an entity under a parent, change its parent, or end its registration."""
+    before = tables.get_entity(namespace_id, change.entity_id)
+    return _write(tables, namespace_id, revise_place(change, before, audited.now_ms), audited)
+
+
+def _write(
+    tables: Tables, namespace_id: str, revised: Revised[Entity], audited: AuditedChange
+) -> Revised[Entity]:
+    if revised.event is None:
+        return revised
+    if revised.after is None:
+        tables.delete_entity(namespace_id, audited.subject)
+    else:
+        tables.put_entity(namespace_id, revised.after)
+    record(tables, namespace_id, audited, *revised.event)
+    return revised
+
+
+def delete(tables: Tables, namespace_id: str, audited: AuditedChange) -> bool:
     """Delete an entity, its limits and its buckets; usage and audit events stay.
 
     Return False if there is nothing to delete.
     """
-    entity_id = change.subject
+    entity_id = audited.subject
     exists = tables.get_entity(namespace_id, entity_id) is not None
     resources = tables.config_resources(namespace_id, entity_id)
     rows = tables.entity_buckets(namespace_id, entity_id)
@@ -103,6 +118,6 @@ def delete(tables: Tables, namespace_id: str, change: AuditedChange) -> bool:
         buckets.drop(tables, row)
     if resources:
         tables.bump_config_version(namespace_id)
-    details = {"limits_of": resources, "buckets_of": [row.resource for row in rows]}
-    record(tables, namespace_id, change, AuditAction.ENTITY_DELETED, details)
+    event = entity_deleted(resources, [row.resource for row in rows])
+    record(tables, namespace_id, audited, *event)
     return True

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
+from zae_limiter.admission.configuration import (
+    PURGING,
+    Event,
+    Guard,
+    check_free,
+    delete_namespace,
+    namespace_purged,
+    purge_namespace,
+    recover_namespace,
+    register_namespace,
+)
 from zae_limiter.embedded.history import record
 from zae_limiter.embedded.tables import Tables, refuse_if_purging
-from zae_limiter.exceptions import NamespaceNotFoundError, NamespaceStateError
-from zae_limiter.models.audit import AuditAction, AuditedChange, namespace_subject
-from zae_limiter.models.batch import Guard
+from zae_limiter.exceptions import NamespaceNotFoundError
+from zae_limiter.models.audit import AuditedChange, namespace_subject
 from zae_limiter.models.entity import Namespace
-from zae_limiter.models.timestamps import iso_from_ms
 from zae_limiter.naming import RESERVED_NAMESPACE, new_namespace_id
-
-ACTIVE, DELETED, PURGING = "active", "deleted", "purging"
 
 
 def register(
@@ -24,9 +31,8 @@ def register(
     for name in names:
         namespace = tables.active_namespace(name)
         if namespace is None:
-            namespace = Namespace(new_namespace_id(), name, ACTIVE, iso_from_ms(now_ms))
-            tables.put_namespace(namespace)
-            _log(tables, namespace, AuditAction.NAMESPACE_REGISTERED, now_ms, principal)
+            namespace, event = register_namespace(new_namespace_id(), name, now_ms)
+            _write(tables, namespace, event, now_ms, principal)
         ids[name] = namespace.namespace_id
     return ids
 
@@ -41,34 +47,17 @@ def listing(tables: Tables) -> list[Namespace]:
 
 def soft_delete(tables: Tables, name: str, now_ms: int, principal: str | None = None) -> str:
     """Free the name; the data stays under the returned id until it is purged."""
-    namespace = tables.active_namespace(name)
-    if namespace is None:
-        raise NamespaceNotFoundError(name)
-    gone = Namespace(
-        namespace.namespace_id, name, DELETED, namespace.created_at, iso_from_ms(now_ms)
-    )
-    tables.put_namespace(gone)
-    _log(tables, gone, AuditAction.NAMESPACE_DELETED, now_ms, principal)
-    return namespace.namespace_id
+    gone, event = delete_namespace(tables.active_namespace(name), name, now_ms)
+    _write(tables, gone, event, now_ms, principal)
+    return gone.namespace_id
 
 
 def recover(tables: Tables, namespace_id: str, now_ms: int, principal: str | None = None) -> str:
     """Give a deleted namespace its name back, and return the name."""
-    namespace = tables.get_namespace(namespace_id)
-    if namespace is None:
-        raise NamespaceNotFoundError(namespace_id)
-    if namespace.status != DELETED:
-        raise NamespaceStateError(
-            namespace_id, f"is {namespace.status}; only a deleted one can be recovered"
-        )
-    if tables.active_namespace(namespace.name) is not None:
-        raise NamespaceStateError(
-            namespace_id, f"its name {namespace.name!r} is in use; delete that namespace first"
-        )
-    back = Namespace(namespace_id, namespace.name, ACTIVE, namespace.created_at)
-    tables.put_namespace(back)
-    _log(tables, back, AuditAction.NAMESPACE_RECOVERED, now_ms, principal)
-    return namespace.name
+    back, event = recover_namespace(tables.get_namespace(namespace_id), namespace_id)
+    check_free(back, is_taken=tables.active_namespace(back.name) is not None)
+    _write(tables, back, event, now_ms, principal)
+    return back.name
 
 
 def begin_purge(tables: Tables, namespace_id: str) -> int:
@@ -85,11 +74,7 @@ def begin_purge(tables: Tables, namespace_id: str) -> int:
             raise NamespaceNotFoundError(namespace_id)
         tables.put_namespace(Namespace(namespace_id, namespace_id, PURGING, ""))
         return removed
-    if namespace.status == ACTIVE:
-        raise NamespaceStateError(namespace_id, "is active; delete_namespace() it before a purge")
-    tables.put_namespace(
-        Namespace(namespace_id, namespace.name, PURGING, namespace.created_at, namespace.deleted_at)
-    )
+    tables.put_namespace(purge_namespace(namespace))
     return 0
 
 
@@ -102,10 +87,12 @@ def finish_purge(
     tables: Tables, namespace_id: str, now_ms: int, principal: str | None = None
 ) -> None:
     namespace = tables.get_namespace(namespace_id)
-    if namespace is not None:
-        tables.delete_namespace(namespace_id)
-    if namespace is not None and namespace.created_at:  # without it, a purge was logged before
-        _log(tables, namespace, AuditAction.NAMESPACE_PURGED, now_ms, principal)
+    if namespace is None:
+        return
+    event = namespace_purged(namespace)
+    tables.delete_namespace(namespace_id)
+    if namespace.created_at:  # without it, a purge was logged before
+        _log(tables, namespace, event, now_ms, principal)
 
 
 def get_document(tables: Tables, namespace_id: str, key: str) -> dict[str, Any] | None:
@@ -142,8 +129,15 @@ def is_at(tables: Tables, namespace_id: str, key: str, revision: str | None) -> 
     return (document or {}).get("revision") == revision
 
 
-def _log(
-    tables: Tables, namespace: Namespace, action: AuditAction, now_ms: int, principal: str | None
+def _write(
+    tables: Tables, namespace: Namespace, event: Event, now_ms: int, principal: str | None
 ) -> None:
-    change = AuditedChange.by(principal, namespace_subject(namespace.name), now_ms)
-    record(tables, RESERVED_NAMESPACE, change, action, {"namespace_id": namespace.namespace_id})
+    tables.put_namespace(namespace)
+    _log(tables, namespace, event, now_ms, principal)
+
+
+def _log(
+    tables: Tables, namespace: Namespace, event: Event, now_ms: int, principal: str | None
+) -> None:
+    audited = AuditedChange.by(principal, namespace_subject(namespace.name), now_ms)
+    record(tables, RESERVED_NAMESPACE, audited, *event)

@@ -11,7 +11,6 @@ from zae_limiter.naming import new_event_id, process_author
 
 if TYPE_CHECKING:
     from zae_limiter.models.config import ConfigLevel
-    from zae_limiter.models.entity import Entity
 
 SYSTEM_SUBJECT = "$SYSTEM"
 
@@ -31,15 +30,6 @@ def config_subject(level: ConfigLevel) -> str:
     if level.entity_id:
         return level.entity_id
     return resource_subject(level.resource) if level.resource else SYSTEM_SUBJECT
-
-
-def parent_details(before: Entity, after: Entity) -> dict[str, Any]:
-    """Return the details of the event that an entity got another parent."""
-    return {
-        "parent_id": after.parent_id,
-        "cascade": after.cascade,
-        "previous": {"parent_id": before.parent_id, "cascade": before.cascade},
-    }
 
 
 class AuditAction(StrEnum):
@@ -104,6 +94,11 @@ class AuditedChange(NamedTuple):
         is_named = principal is not None and principal.strip() != ""
         author = principal if is_named else process_author()
         return cls(subject, now_ms, new_event_id(now_ms), author, resource)
+
+    @classmethod
+    def of_level(cls, principal: str | None, level: ConfigLevel, now_ms: int) -> AuditedChange:
+        """Return the audit data of a change of a configuration level."""
+        return cls.by(principal, config_subject(level), now_ms, level.resource or None)
 
     def event(self, action: AuditAction, details: dict[str, Any] | None = None) -> AuditEvent:
         return AuditEvent(

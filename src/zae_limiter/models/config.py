@@ -5,11 +5,9 @@ from __future__ import annotations
 from enum import Enum, StrEnum
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from zae_limiter.exceptions import LimitsChangedError, ValidationError
+from zae_limiter.exceptions import ValidationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from zae_limiter.models.entity import Entity
     from zae_limiter.models.limit import Limit
     from zae_limiter.models.switches import Switch
@@ -86,68 +84,18 @@ class Keep(Enum):
 KEEP = Keep.KEEP
 
 
-def check_replaced(stored: LevelConfig | None, replaces: Iterable[Limit] | None) -> None:
-    """Raise LimitsChangedError if other limits are stored than those that a change replaces.
-
-    None replaces whatever is stored.
-    """
-    present = () if stored is None else stored.limits
-    if replaces is not None and set(replaces) != set(present):
-        raise LimitsChangedError(tuple(map(str, present)))
-
-
 class LevelConfig(NamedTuple):
-    """The content of one configuration level.
-
-    With ``keeps_policy``, a store that writes the level keeps the stored outage policy. With
-    ``replaces``, the level is written only if exactly these limits are stored, in any order. A
-    write of limits keeps the ``switch``, which is the mode of a resource or of an entity.
-    """
+    """The content of one configuration level."""
 
     limits: tuple[Limit, ...]
     on_unavailable: OnUnavailable | None = None
-    keeps_policy: bool = False
-    replaces: tuple[Limit, ...] | None = None
     switch: Switch | None = None
+    """The mode of a resource or of an entity."""
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing is configured at the level."""
         return not self.limits and self.on_unavailable is None and self.switch is None
-
-    def with_kept(self, stored: LevelConfig | None) -> LevelConfig:
-        """Return the new content of a level with the parts of ``stored`` that it keeps."""
-        kept = stored or LevelConfig(())
-        policy = kept.on_unavailable if self.keeps_policy else self.on_unavailable
-        return LevelConfig(self.limits, policy, switch=kept.switch)
-
-    def without_limits(self) -> LevelConfig | None:
-        """Return the content after limits and policy were deleted; None if nothing remains."""
-        return None if self.switch is None else LevelConfig((), switch=self.switch)
-
-    def over(self, stored: LevelConfig | None, *, if_missing: bool = False) -> LevelConfig:
-        """Return the content of a level after this was written over the ``stored`` content.
-
-        With ``if_missing``, stored limits and a stored outage policy stay as they are. If other
-        limits are stored than those that this ``replaces``, LimitsChangedError is raised.
-        """
-        check_replaced(stored, self.replaces)
-        policy = None if stored is None else stored.on_unavailable
-        if not if_missing or stored is None:
-            return self.with_kept(stored).in_order_of(stored)
-        if stored.limits:
-            return stored
-        kept = self.on_unavailable if policy is None else policy
-        return LevelConfig(self.limits, kept, switch=stored.switch)
-
-    def in_order_of(self, stored: LevelConfig | None) -> LevelConfig:
-        """Return the content with its limits in the ``stored`` order if only the order differs.
-
-        So writing the same limits in another order changes nothing.
-        """
-        if stored is not None and set(stored.limits) == set(self.limits):
-            return self._replace(limits=stored.limits)
-        return self
 
     def to_dict(self) -> dict[str, Any]:
         """Return the content as the audit log shows it."""
@@ -159,17 +107,34 @@ class LevelConfig(NamedTuple):
         return described
 
 
-def with_switch(stored: LevelConfig | None, switch: Switch | None) -> LevelConfig | None:
-    """Return the content of a level with another switch; None if nothing remains."""
-    after = (stored or LevelConfig(()))._replace(switch=switch)
-    return None if after.is_empty else after
+class LevelChange(NamedTuple):
+    """A change of the limits, the outage policy or the switch of one configuration level.
 
+    KEEP leaves a part as it is. A level of which nothing remains is deleted.
+    """
 
-class StoredLevel(NamedTuple):
-    """The content of a level after a write, and whether the write has changed it."""
+    level: ConfigLevel
+    limits: tuple[Limit, ...] | Keep
+    on_unavailable: OnUnavailable | Keep | None = None
+    switch: Switch | Keep | None = KEEP
+    if_missing: bool = False
+    """Stored limits and a stored outage policy stay as they are."""
+    replaces: tuple[Limit, ...] | None = None
+    """Exactly these limits must be stored, in any order; None replaces whatever is stored."""
 
-    config: LevelConfig
-    changed: bool
+    @property
+    def keeps_limits(self) -> bool:
+        """Whether limits that are stored may stay, so that they must be readable."""
+        return isinstance(self.limits, Keep) or self.if_missing
+
+    @property
+    def deletes_limits(self) -> bool:
+        return self.limits == ()
+
+    @property
+    def may_delete(self) -> bool:
+        """Whether nothing may remain of the level."""
+        return self.deletes_limits or isinstance(self.limits, Keep)
 
 
 class ConfigSnapshot(NamedTuple):

@@ -100,12 +100,3 @@ def check_until(value: object, field: str = "until") -> int:
     if not 0 < until_ms < LATEST_MS:
         raise ValidationError(field, value, "must be a datetime, or seconds since 1970")
     return until_ms
-
-
-def switch_event(before: Switch | None, after: Switch | None) -> dict[str, Any]:
-    """Return the details of the audit event of a switch; a mode of None means that it was removed.
-
-    Such an event has the action ``mode_set``.
-    """
-    described = NO_MODE if after is None else after.to_dict()
-    return {**described, "previous": None if before is None else before.to_dict()}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from zae_limiter.models.batch import MAX_CHANGES, in_batches
+from zae_limiter.admission.configuration import MAX_CHANGES, in_batches
 from zae_limiter_ops._async.provisioner.apply_changes import ordered_batches
 from zae_limiter_ops.manifest.declarations import LimitsManifest
 from zae_limiter_ops.manifest.diff import compute_diff

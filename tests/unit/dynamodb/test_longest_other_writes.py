@@ -9,6 +9,7 @@ from tests.support.aws_rules.rules import violations
 from tests.unit.dynamodb.stored import BUCKET_ID, NOW_MS
 from zae_limiter import Limit, OnUnavailable
 from zae_limiter._async.engines.items.entities import MAX_ITEMS
+from zae_limiter.admission.configuration import MAX_CHANGES, ConfigBatch
 from zae_limiter.items.stored import config_writes, configs, entity_items, keys
 from zae_limiter.items.stored import transact_items as actions
 from zae_limiter.items.stored.attributes import n
@@ -16,8 +17,7 @@ from zae_limiter.items.stored.batches import BatchPlan
 from zae_limiter.items.stored.entity_items import EntityItems
 from zae_limiter.items.stored.usage import day_row
 from zae_limiter.items.stored.usage.day_row import OriginHour
-from zae_limiter.models.batch import MAX_CHANGES, ConfigBatch, LevelChange
-from zae_limiter.models.config import ConfigLevel, LevelConfig
+from zae_limiter.models.config import ConfigLevel, LevelChange, LevelConfig
 from zae_limiter.models.limit import MAX_LIMITS
 
 NAMESPACE = BUCKET_ID.namespace_id
@@ -75,7 +75,7 @@ def batches():
             batch = ConfigBatch.of([LevelChange(level, after) for level in levels], NOW_MS, None)
             registry = counted(resources, count)
             read = {**items, keys.entity_config_resources(NAMESPACE): registry}
-            yield from BatchPlan(NAMESPACE, batch, 90).actions(read, NOW_MS).actions
+            yield from BatchPlan(NAMESPACE, batch, 90).actions(read).actions
 
 
 def usage_rows():

@@ -22,7 +22,7 @@ from zae_limiter.items.stored.bucket import BucketId, ShardId
 from zae_limiter.items.stored.usage import day_row
 from zae_limiter.items.stored.usage import hours as item_hours
 from zae_limiter.models.audit import AuditEvent
-from zae_limiter.models.config import ConfigLevel, LevelConfig, OnUnavailable
+from zae_limiter.models.config import KEEP, ConfigLevel, LevelChange, LevelConfig, OnUnavailable
 from zae_limiter.models.entity import Entity, Namespace
 from zae_limiter.models.limit import Limit
 from zae_limiter.models.switches import Switch, SwitchMode
@@ -114,7 +114,11 @@ def test_damaged_limits_are_named(attributes):
     item = {"PK": s("ns/SYSTEM#"), "SK": s("#CONFIG"), **attributes}
     with pytest.raises(RateLimiterUnavailable, match="ns/SYSTEM# #CONFIG"):
         configs.decode(item)
-    assert configs.described(item) == {"damaged": True}
+    written = configs.revise(LevelChange(ConfigLevel(), (Limit("rpm", 1, 2, 3),)), item)
+    assert written.event is not None
+    assert written.event[1]["previous"] == {"damaged": True}
+    with pytest.raises(RateLimiterUnavailable, match="ns/SYSTEM# #CONFIG"):
+        configs.revise(LevelChange(ConfigLevel(), KEEP), item)
 
 
 @given(

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -16,10 +16,10 @@ from zae_limiter.models.config import (
     ConfigLevel,
     ConfigSource,
     Keep,
+    LevelChange,
     LevelConfig,
     OnUnavailable,
     OutagePolicy,
-    StoredLevel,
     SupersededLimit,
 )
 from zae_limiter.models.limit import MAX_LIMITS, Limit, check_limits, check_positive, places_of
@@ -37,6 +37,7 @@ from zae_limiter.naming import (
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from zae_limiter.admission.configuration import Revised
     from zae_limiter.models.backend import CacheStats
 
 MAX_PAGE = 10**6  # bounds the memory of a page, and is a number that every store accepts
@@ -73,50 +74,11 @@ class LimitMethods(RepositoryMixin):
         With ``merge``, the limits in force stay, and only those of the same names are replaced.
         Without it, ``superseded_limits`` tells which limits in force no longer apply.
         """
-        if merge:
-            level = ConfigLevel(check_entity_id(entity_id), check_resource_or_default(resource))
-
-            def store(merged: tuple[Limit, ...], stored: tuple[Limit, ...]) -> bool:
-                return self.set_limits(entity_id, merged, resource, principal, replaces=stored)
-
-            return self._merge(level, limits, store, if_missing, replaces)
-        config = LevelConfig(check_limits(limits), replaces=_replaced(replaces))
-        check_entity_id(entity_id)
-        if check_resource_or_default(resource) == DEFAULT_RESOURCE:
-            self._check_replacement(entity_id, resource, config.limits, if_missing)
-        elif not if_missing or (
-            not _fit_beside_any(config.limits) and self._get(entity_id, resource) is None
-        ):
-            self._check_room(entity_id, resource, config.limits)
-        stored = self._put(entity_id, resource, config, principal, if_missing)
-        return stored.changed
-
-    def _check_room(self, entity_id: str, resource: str, limits: tuple[Limit, ...]) -> None:
-        """Raise here instead of in the next acquire if the bucket has no room for these limits."""
-        from zae_limiter.admission.charge import under_limits  # not needed to open a repository
-
-        context = self._context
-        image = context.engine.buckets.get(context.namespace_id, entity_id, resource, context.clock)
-        under_limits(image, InForce(limits, ConfigSource.ENTITY, 1), context.clock())
-
-    def _check_replacement(
-        self, entity_id: str, resource: str, limits: tuple[Limit, ...], if_missing: bool
-    ) -> None:
-        """Raise if buckets may have no room for these limits beside those in force now.
-
-        Defaults concern too many buckets to look at.
-        """
-        if _fit_beside_any(limits):
-            return
-        from zae_limiter.admission.rebase import check_replacement
-
-        with suppress(RateLimiterUnavailable):  # a damaged level is written anew
-            before = self._get(entity_id, resource)
-            if before is not None and if_missing:
-                return
-            if before is None and resource and not entity_id:
-                before = self._get(NONE, NONE)
-            check_replacement(before.limits if before else (), limits)
+        level = ConfigLevel(check_entity_id(entity_id), check_resource_or_default(resource))
+        change = LevelChange(
+            level, check_limits(limits), if_missing=if_missing, replaces=_replaced(replaces)
+        )
+        return self._set(change, principal, merge)
 
     def get_limits(self, entity_id: str, resource: str = DEFAULT_RESOURCE) -> list[Limit]:
         """Return the limits stored for exactly this entity and resource; an empty list if none."""
@@ -135,9 +97,8 @@ class LimitMethods(RepositoryMixin):
 
         With ``replaces``, LimitsChangedError is raised unless exactly these limits are stored.
         """
-        self._delete(
-            check_entity_id(entity_id), check_resource_or_default(resource), principal, replaces
-        )
+        level = ConfigLevel(check_entity_id(entity_id), check_resource_or_default(resource))
+        self._delete(level, principal, replaces)
 
     # --- resources
 
@@ -158,18 +119,11 @@ class LimitMethods(RepositoryMixin):
         limits in force stay, and only those of the same names are replaced. Return whether anything
         has changed.
         """
-        if merge:
-            level = ConfigLevel(NONE, check_resource(resource))
-
-            def store(merged: tuple[Limit, ...], stored: tuple[Limit, ...]) -> bool:
-                return self.set_resource_defaults(resource, merged, principal, replaces=stored)
-
-            return self._merge(level, limits, store, if_missing, replaces)
-        config = LevelConfig(check_limits(limits), replaces=_replaced(replaces))
-        check_resource(resource)
-        self._check_replacement(NONE, resource, config.limits, if_missing)
-        stored = self._put(NONE, resource, config, principal, if_missing)
-        return stored.changed
+        level = ConfigLevel(NONE, check_resource(resource))
+        change = LevelChange(
+            level, check_limits(limits), if_missing=if_missing, replaces=_replaced(replaces)
+        )
+        return self._set(change, principal, merge)
 
     def get_resource_defaults(self, resource: str) -> list[Limit]:
         """Return the default limits of a resource; an empty list if it has none."""
@@ -187,7 +141,7 @@ class LimitMethods(RepositoryMixin):
 
         With ``replaces``, LimitsChangedError is raised unless exactly these limits are stored.
         """
-        self._delete(NONE, check_resource(resource), principal, replaces)
+        self._delete(ConfigLevel(NONE, check_resource(resource)), principal, replaces)
 
     def list_resources_with_defaults(self) -> list[str]:
         """Return the names of resources that have default limits."""
@@ -213,22 +167,16 @@ class LimitMethods(RepositoryMixin):
         is raised unless exactly these limits are stored. With ``merge``, the stored limits stay,
         and only those of the same names are replaced. Return whether anything has changed.
         """
-        if merge:
-
-            def store(merged: tuple[Limit, ...], stored: tuple[Limit, ...]) -> bool:
-                return self.set_system_defaults(merged, on_unavailable, principal, replaces=stored)
-
-            return self._merge(ConfigLevel(), limits, store, if_missing, replaces)
-        before = _replaced(replaces)
-        if isinstance(on_unavailable, Keep):
-            config = LevelConfig(check_limits(limits), keeps_policy=True, replaces=before)
-        else:
-            policy = None if on_unavailable is None else OnUnavailable.parse(on_unavailable)
-            config = LevelConfig(check_limits(limits), policy, replaces=before)
-        self._check_replacement(NONE, NONE, config.limits, if_missing)
-        stored = self._put(NONE, NONE, config, principal, if_missing)
-        self._context.cache.set_policy(self._context.namespace_id, stored.config.on_unavailable)
-        return stored.changed
+        if on_unavailable is not None and not isinstance(on_unavailable, Keep):
+            on_unavailable = OnUnavailable.parse(on_unavailable)
+        change = LevelChange(
+            ConfigLevel(),
+            check_limits(limits),
+            on_unavailable,
+            if_missing=if_missing,
+            replaces=_replaced(replaces),
+        )
+        return self._set(change, principal, merge)
 
     def get_system_defaults(self) -> tuple[list[Limit], OnUnavailable | None]:
         """Return the limits and the outage policy of the system, or an empty list and None."""
@@ -242,8 +190,7 @@ class LimitMethods(RepositoryMixin):
 
         With ``replaces``, LimitsChangedError is raised unless exactly these limits are stored.
         """
-        self._delete(NONE, NONE, principal, replaces)
-        self._context.cache.set_policy(self._context.namespace_id, None)
+        self._delete(ConfigLevel(), principal, replaces)
 
     # --- across configuration levels
 
@@ -352,33 +299,29 @@ class LimitMethods(RepositoryMixin):
             ]
         return [*chain, system]
 
-    def _merge(
-        self,
-        level: ConfigLevel,
-        limits: Iterable[Limit],
-        store: Callable[[tuple[Limit, ...], tuple[Limit, ...]], bool],
-        if_missing: bool,
-        replaces: Iterable[Limit] | None,
-    ) -> bool:
-        """Store the limits in force at a level with ``limits`` among them.
+    def _merge(self, change: LevelChange, principal: str | None) -> bool:
+        """Store the limits in force at a level with those of ``change`` among them.
 
-        ``store`` takes the merged limits and those that it replaces. If others were stored
-        meanwhile, they are merged, too.
+        If others are stored meanwhile, they are merged, too.
         """
-        if replaces is not None:
+        if change.replaces is not None:
             raise ValidationError("replaces", None, "has no meaning with merge=True; leave it out")
-        check_bool(if_missing, "if_missing")
-        added = check_limits(limits)
+        check_bool(change.if_missing, "if_missing")
+        level, added = change.level, change.limits
+        assert not isinstance(added, Keep), "a change of limits brings some"
         for is_last in (*[False] * MERGE_ATTEMPTS, True):
             config = self._get(*level)
             stored = config.limits if config is not None else ()
-            if if_missing and stored:
+            if change.if_missing and stored:
                 return False
             in_force, source = self.get_limits_in_force(*level)
             if source is None and level.resource == DEFAULT_RESOURCE:
                 self._check_alike(level)
+            merged = _merged(stored or tuple(in_force), added)
             try:
-                return store(_merged(stored or tuple(in_force), added), stored)
+                return self._store(
+                    change._replace(limits=merged, if_missing=False, replaces=stored), principal
+                )
             except LimitsChangedError:
                 if is_last:
                     raise
@@ -424,12 +367,8 @@ class LimitMethods(RepositoryMixin):
                 reason = "has no meaning here: enforce is the mode of every resource"
                 raise ValidationError("until", until, reason)
             switch = None
-        try:
-            return context.engine.configs.set_switch(
-                context.namespace_id, *level, switch, now_ms=now_ms, principal=author
-            )
-        finally:  # even if cancelled, since the change may be committed
-            self._evict(level.entity_id)
+        change = LevelChange(level, KEEP, KEEP, switch)
+        return self._write(change, now_ms, author).is_changed
 
     def get_mode(self, resource: str | None = None, entity_id: str | None = None) -> Switch | None:
         """Return the mode that is set for exactly this resource or entity; None if none is.
@@ -467,50 +406,77 @@ class LimitMethods(RepositoryMixin):
     def _get(self, entity_id: str, resource: str) -> LevelConfig | None:
         return self._context.engine.configs.get(self._context.namespace_id, entity_id, resource)
 
-    def _put(
-        self,
-        entity_id: str,
-        resource: str,
-        config: LevelConfig,
-        principal: str | None,
-        if_missing: bool,
-    ) -> StoredLevel:
-        context = self._context
+    def _set(self, change: LevelChange, principal: str | None, merge: bool) -> bool:
+        """Set the limits of a level; return whether anything has changed."""
+        if merge:
+            return self._merge(change, principal)
+        return self._store(change, principal)
+
+    def _store(self, change: LevelChange, principal: str | None) -> bool:
+        self._check_fits(change)
         check_principal(principal)
-        check_bool(if_missing, "if_missing")
-        try:
-            return context.engine.configs.put(
-                context.namespace_id,
-                entity_id,
-                resource,
-                config,
-                now_ms=context.clock(),
-                principal=principal,
-                if_missing=if_missing,
-            )
-        finally:  # even if cancelled, since the change may be committed
-            self._evict(entity_id)
+        check_bool(change.if_missing, "if_missing")
+        revised = self._write(change, self._context.clock(), principal)
+        return revised.is_changed
 
     def _delete(
-        self,
-        entity_id: str,
-        resource: str,
-        principal: str | None,
-        replaces: Iterable[Limit] | None,
+        self, level: ConfigLevel, principal: str | None, replaces: Iterable[Limit] | None
     ) -> None:
-        context, before = self._context, _replaced(replaces)
-        check_principal(principal)
+        change = LevelChange(level, (), replaces=_replaced(replaces))
+        self._write(change, self._context.clock(), check_principal(principal))
+
+    def _write(
+        self, change: LevelChange, now_ms: int, principal: str | None
+    ) -> Revised[LevelConfig]:
+        context, level = self._context, change.level
         try:
-            context.engine.configs.delete(
-                context.namespace_id,
-                entity_id,
-                resource,
-                now_ms=context.clock(),
-                principal=principal,
-                replaces=before,
+            revised = context.engine.configs.change(
+                context.namespace_id, change, now_ms=now_ms, principal=principal
             )
-        finally:
-            self._evict(entity_id)
+        finally:  # even if cancelled, since the change may be committed
+            self._evict(level.entity_id)
+        if level.is_system:
+            policy = None if revised.after is None else revised.after.on_unavailable
+            context.cache.set_policy(context.namespace_id, policy)
+        return revised
+
+    def _check_fits(self, change: LevelChange) -> None:
+        """Raise here instead of in the next acquire if buckets have no room for new limits."""
+        (entity_id, resource), limits = change.level, change.limits
+        assert not isinstance(limits, Keep), "a change of limits brings some"
+        if not entity_id or resource == DEFAULT_RESOURCE:
+            self._check_replacement(change.level, limits, change.if_missing)
+        elif not change.if_missing or (
+            not _fit_beside_any(limits) and self._get(entity_id, resource) is None
+        ):
+            self._check_room(change.level, limits)
+
+    def _check_room(self, level: ConfigLevel, limits: tuple[Limit, ...]) -> None:
+        """Raise if the bucket of an entity on a resource has no room for these limits."""
+        from zae_limiter.admission.charge import under_limits  # not needed to open a repository
+
+        context = self._context
+        image = context.engine.buckets.get(context.namespace_id, *level, context.clock)
+        under_limits(image, InForce(limits, ConfigSource.ENTITY, 1), context.clock())
+
+    def _check_replacement(
+        self, level: ConfigLevel, limits: tuple[Limit, ...], if_missing: bool
+    ) -> None:
+        """Raise if buckets may have no room for these limits beside those in force now.
+
+        Defaults concern too many buckets to look at.
+        """
+        if _fit_beside_any(limits):
+            return
+        from zae_limiter.admission.rebase import check_replacement
+
+        with suppress(RateLimiterUnavailable):  # a damaged level is written anew
+            before = self._get(*level)
+            if before is not None and if_missing:
+                return
+            if before is None and level.resource and not level.entity_id:
+                before = self._get(NONE, NONE)
+            check_replacement(before.limits if before else (), limits)
 
     def _evict(self, entity_id: str) -> None:
         if entity_id:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from zae_limiter.exceptions import RateLimiterUnavailable
+from zae_limiter.admission.configuration import ConfigBatch, revise_place
 from zae_limiter.items.stored import (
     audit,
     config_writes,
@@ -21,8 +21,7 @@ from zae_limiter.items.stored.attributes import Item
 from zae_limiter.items.stored.keys import Key
 from zae_limiter.items.stored.transact_items import Action
 from zae_limiter.models.audit import AuditedChange, AuditEvent
-from zae_limiter.models.batch import ConfigBatch, LevelChange, level_event, place_event
-from zae_limiter.models.config import LevelConfig
+from zae_limiter.models.config import LevelChange, LevelConfig
 from zae_limiter.models.entity import Entity
 
 
@@ -64,7 +63,7 @@ class BatchPlan:
         document = items.get(keys.record(self._namespace_id, guard.key))
         return system.document_revision(document) != guard.revision
 
-    def actions(self, items: Mapping[Key, Item], now_ms: int) -> BatchActions:
+    def actions(self, items: Mapping[Key, Item]) -> BatchActions:
         """Return the actions, with the condition that the items are still as they were read."""
         events: list[AuditEvent] = []
         planned, count = self._level_actions(items, events)
@@ -72,13 +71,13 @@ class BatchPlan:
         for change, audited in self._batch.places:
             item = items.get(keys.entity(self._namespace_id, change.entity_id))
             before = None if item is None else entities.decode(item)
-            after = change.after(before, now_ms)
-            if after == before:
+            revised = revise_place(change, before, audited.now_ms)
+            if revised.event is None:
                 continue
             count += 1
-            places[change.entity_id] = after
-            planned.append(self._place(after, item, audited))
-            events.append(audited.event(*place_event(before, after)))
+            places[change.entity_id] = revised.after
+            planned.append(self._place(revised.after, item, audited))
+            events.append(audited.event(*revised.event))
         planned += [audit.log(self._namespace_id, event, self._audit_days) for event in events]
         if planned and self._batch.guard is not None:
             guard_key = keys.record(self._namespace_id, self._batch.guard.key)
@@ -94,11 +93,11 @@ class BatchPlan:
         count, version = 0, config_writes.version_bump(self._namespace_id)
         for change, audited in self._batch.levels:
             level, item = change.level, items.get(configs.key(self._namespace_id, change.level))
-            after, is_changed = _after(change, item)
-            if not is_changed:
+            revised = configs.revise(change, item)
+            if revised.event is None:
                 continue
-            count += 1
-            events.append(audited.event(*level_event(configs.described(item), after)))
+            count, after = count + 1, revised.after
+            events.append(audited.event(*revised.event))
             if level.is_system:
                 version = config_writes.system_update(
                     self._namespace_id, item, after, audited.event_id
@@ -134,13 +133,3 @@ class BatchPlan:
             return actions.put(entities.encode(self._namespace_id, after, audited.event_id), before)
         assert before is not None, "only a stored item is deleted"
         return actions.delete(before)
-
-
-def _after(change: LevelChange, item: Item | None) -> tuple[LevelConfig | None, bool]:
-    """Return the configuration of a level after its change, and whether it has changed."""
-    try:
-        before = configs.decode(item)
-    except RateLimiterUnavailable:  # a damaged item is written anew, or deleted
-        return change.after(None), True
-    after = change.after(before)
-    return after, after != before

@@ -13,8 +13,7 @@ quota, and a soft limit, has its notation in ``l_{limit}_nt``.
 
 from __future__ import annotations
 
-from typing import Any
-
+from zae_limiter.admission.configuration import Revised, revise_level
 from zae_limiter.exceptions import NamespaceStateError, RateLimiterUnavailable
 from zae_limiter.items.stored import keys
 from zae_limiter.items.stored.attributes import (
@@ -26,7 +25,7 @@ from zae_limiter.items.stored.attributes import (
     optional_text,
 )
 from zae_limiter.items.stored.keys import Key
-from zae_limiter.models.config import ConfigLevel, LevelConfig, OnUnavailable
+from zae_limiter.models.config import ConfigLevel, LevelChange, LevelConfig, OnUnavailable
 from zae_limiter.models.limit import Limit
 from zae_limiter.models.switches import Switch, SwitchMode
 
@@ -71,21 +70,24 @@ def decode(item: Item | None) -> LevelConfig | None:
         raise damaged("configuration", item, error) from error
 
 
-def decode_readable(item: Item | None) -> LevelConfig | None:
-    """Return the configuration of a level; None also for a damaged item, to be written anew."""
+def revise(change: LevelChange, item: Item | None) -> Revised[LevelConfig]:
+    """Return a level after a change of its item.
+
+    Damaged limits are an error only if they would stay.
+    """
     try:
-        return decode(item)
+        before = decode(item)
     except RateLimiterUnavailable:
-        return None
+        if item is None or change.keeps_limits:
+            raise
+        return revise_level(change, _undamaged(item), is_damaged=True)
+    return revise_level(change, before)
 
 
-def decode_undamaged(item: Item | None) -> LevelConfig | None:
-    """Return the configuration of a level, without its limits if they are damaged."""
-    readable = decode_readable(item)
-    if readable is not None or item is None:
-        return readable
+def _undamaged(item: Item) -> LevelConfig | None:
+    """Return the configuration of a level without its limits; None if that is damaged, too."""
     try:
-        return LevelConfig((), _policy(item), switch=_switch(item))
+        return LevelConfig((), _policy(item), _switch(item))
     except (KeyError, ValueError):
         return None
 
@@ -93,15 +95,6 @@ def decode_undamaged(item: Item | None) -> LevelConfig | None:
 def is_configured(item: Item) -> bool:
     """Return whether the level has limits, a policy or a mode, in a readable or damaged item."""
     return any(name != REVISION for name in written_attributes(item))
-
-
-def described(item: Item | None) -> dict[str, Any] | None:
-    """Return the description of a level, maybe a damaged one, for the audit log."""
-    try:
-        config = decode(item)
-    except RateLimiterUnavailable:
-        return {"damaged": True}
-    return None if config is None else config.to_dict()
 
 
 def decode_version(item: Item | None) -> int:

@@ -26,7 +26,6 @@ from zae_limiter.naming import RESERVED_NAMESPACE
 
 # --- namespaces
 
-ACTIVE, DELETED, PURGING = "active", "deleted", "purging"
 ID_PREFIX = schema.sk_nsid("")
 NAME_PREFIX = schema.sk_namespace("")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from zae_limiter._async.repository.context import Context
+from zae_limiter.admission.configuration import ConfigBatch, PlaceChange, in_batches
 from zae_limiter.clock import Deadline
-from zae_limiter.models.batch import ConfigBatch, LevelChange, PlaceChange, in_batches
-from zae_limiter.models.config import KEEP, ConfigLevel
+from zae_limiter.models.config import KEEP, ConfigLevel, LevelChange
 from zae_limiter.models.limit import Limit
 from zae_limiter_ops._async.provisioner.live import level_of
 from zae_limiter_ops._async.provisioner.state_store import StateStore, lost_lease
@@ -52,12 +52,10 @@ async def apply_changes(
 async def _write_batch(
     context: Context, changes: Sequence[Change], state: StateStore, principal: str | None
 ) -> None:
-    now_ms = context.clock()
-    batch = ConfigBatch.of(_level_and_place_changes(changes), now_ms, principal)
+    wanted = _level_and_place_changes(changes)
+    batch = ConfigBatch.of(wanted, context.clock(), principal, state.guard)
     try:
-        written = await context.engine.configs.write(
-            context.namespace_id, batch._replace(guard=state.guard), now_ms=now_ms
-        )
+        written = await context.engine.configs.write(context.namespace_id, batch)
     finally:  # an error may hide a write that has happened
         context.cache.clear()
     if written is None:

@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from zae_limiter._sync.repository.context import Context
+from zae_limiter.admission.configuration import ConfigBatch, PlaceChange, in_batches
 from zae_limiter.clock import Deadline
-from zae_limiter.models.batch import ConfigBatch, LevelChange, PlaceChange, in_batches
-from zae_limiter.models.config import KEEP, ConfigLevel
+from zae_limiter.models.config import KEEP, ConfigLevel, LevelChange
 from zae_limiter.models.limit import Limit
 from zae_limiter_ops._sync.provisioner.live import level_of
 from zae_limiter_ops._sync.provisioner.state_store import StateStore, lost_lease
@@ -54,12 +54,10 @@ def apply_changes(
 def _write_batch(
     context: Context, changes: Sequence[Change], state: StateStore, principal: str | None
 ) -> None:
-    now_ms = context.clock()
-    batch = ConfigBatch.of(_level_and_place_changes(changes), now_ms, principal)
+    wanted = _level_and_place_changes(changes)
+    batch = ConfigBatch.of(wanted, context.clock(), principal, state.guard)
     try:
-        written = context.engine.configs.write(
-            context.namespace_id, batch._replace(guard=state.guard), now_ms=now_ms
-        )
+        written = context.engine.configs.write(context.namespace_id, batch)
     finally:  # an error may hide a write that has happened
         context.cache.clear()
     if written is None:

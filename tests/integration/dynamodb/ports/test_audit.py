@@ -1,12 +1,12 @@
 """The audit log: its form, and pages of it."""
 
-from tests.integration.dynamodb.ports.world import NOW_MS, NS, limits
+from tests.integration.dynamodb.ports.world import NOW_MS, NS, limits, set_limits
 from zae_limiter import schema
+from zae_limiter.admission.configuration import ConfigBatch
 from zae_limiter.items.stored import audit
 from zae_limiter.items.stored.attributes import n, s
 from zae_limiter.models.audit import AuditEvent
-from zae_limiter.models.batch import ConfigBatch, LevelChange
-from zae_limiter.models.config import ConfigLevel
+from zae_limiter.models.config import ConfigLevel, LevelChange
 from zae_limiter.models.entity import Entity
 from zae_limiter.naming import new_event_id
 
@@ -22,7 +22,7 @@ def event(number, details=None):
 
 
 async def test_an_event_is_one_flat_item_that_expires(ports, raw):
-    await ports.configs.put(NS, "user", "api", limits(1), now_ms=NOW_MS + 5, principal="me")
+    await set_limits(ports.configs, ("user", "api"), limits(1), now_ms=NOW_MS + 5, principal="me")
     (found,) = await ports.audit.events(NS, "user", None, 10)
     (item,) = [each for each in raw.all() if each["PK"] == s("ns-1/AUDIT#user")]
     assert item["SK"] == s(f"#AUDIT#{found.event_id}")
@@ -59,7 +59,7 @@ async def test_a_page_reads_no_more_than_it_shows(proxied, proxy, raw):
 async def apply_limits(ports, ids, capacity, now_ms):
     changes = [LevelChange(ConfigLevel(i, "api"), limits(capacity).limits) for i in ids]
     batch = ConfigBatch.of(changes, now_ms, "me")
-    assert await ports.configs.write(NS, batch, now_ms=now_ms) == len(ids)
+    assert await ports.configs.write(NS, batch) == len(ids)
 
 
 async def test_every_event_of_a_batch_is_an_item_of_its_subject(ports, raw):
@@ -74,8 +74,12 @@ async def test_events_of_batches_are_found_by_subject_and_before_any_id(ports):
     ids = ["user", *(f"entity-{number}" for number in range(22))]
     for number in range(1, 4):
         await apply_limits(ports, ids, number, NOW_MS + number)
-        await ports.configs.put(
-            NS, "user", "api", limits(10 + number), now_ms=NOW_MS + number, principal="hand"
+        await set_limits(
+            ports.configs,
+            ("user", "api"),
+            limits(10 + number),
+            now_ms=NOW_MS + number,
+            principal="hand",
         )
     everything = await ports.audit.events(NS, None, None, 1000)
     assert len(everything) == 3 * len(ids) + 3

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from zae_limiter_contract.stopwatch import Stopwatch
 
-from tests.integration.dynamodb.ports.world import NOW_MS, NS, limits
+from tests.integration.dynamodb.ports.world import NOW_MS, NS, delete_limits, limits, set_limits
 from zae_limiter import schema
 from zae_limiter.exceptions import RateLimiterUnavailable
 from zae_limiter.items.stored import keys
@@ -17,11 +17,11 @@ from zae_limiter.models.limit import Limit
 
 
 async def put(ports, entity_id, resource, config, principal=None):
-    await ports.configs.put(NS, entity_id, resource, config, now_ms=NOW_MS, principal=principal)
+    await set_limits(ports.configs, (entity_id, resource), config, principal=principal)
 
 
 async def delete(ports, entity_id, resource):
-    return await ports.configs.delete(NS, entity_id, resource, now_ms=NOW_MS, principal=None)
+    return (await delete_limits(ports.configs, (entity_id, resource))).is_changed
 
 
 async def version(ports):

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.integration.dynamodb.ports import world
-from tests.integration.dynamodb.ports.world import NOW_MS, NS, limits
+from tests.integration.dynamodb.ports.world import NS, delete_limits, limits, set_limits
 from zae_limiter.exceptions import RateLimiterUnavailable
 from zae_limiter.items.stored import keys
 from zae_limiter.items.stored.registries import resource_count
@@ -16,11 +16,11 @@ MANY = 20
 
 
 async def put(ports, entity_id, resource, config):
-    await ports.configs.put(NS, entity_id, resource, config, now_ms=NOW_MS, principal=None)
+    await set_limits(ports.configs, (entity_id, resource), config)
 
 
 async def delete(ports, entity_id, resource):
-    return await ports.configs.delete(NS, entity_id, resource, now_ms=NOW_MS, principal=None)
+    return (await delete_limits(ports.configs, (entity_id, resource))).is_changed
 
 
 async def version(ports):
@@ -121,13 +121,11 @@ async def test_conflicts_without_end_are_given_up_on(ports, proxy):
 
 
 def test_threads_set_limits_at_once(sync_ports):
-    def set_limits(number):
-        sync_ports.configs.put(
-            NS, f"user-{number % 5}", "api", limits(number + 1), now_ms=NOW_MS, principal=None
-        )
+    def write(number):
+        set_limits(sync_ports.configs, (f"user-{number % 5}", "api"), limits(number + 1))
 
     with ThreadPoolExecutor(8) as threads:
-        list(threads.map(set_limits, range(40)))
+        list(threads.map(write, range(40)))
     found = sync_ports.configs.snapshot(NS, "user-0", "api", fresh=True)
     assert found.version == 40
     assert sync_ports.configs.configured_entities(NS, "api", "", None) == [

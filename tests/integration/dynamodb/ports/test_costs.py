@@ -1,6 +1,6 @@
 """What each operation costs, indexes included, as the store bills it and the documents say."""
 
-from tests.integration.dynamodb.ports.world import NOW_MS, NS, limits
+from tests.integration.dynamodb.ports.world import NOW_MS, NS, delete_limits, limits, set_limits
 from tests.support.dynamodb.usage_rows import stored_rows
 from zae_limiter import schema
 from zae_limiter.admission.image import HOUR_MS
@@ -28,7 +28,7 @@ async def test_limits(proxied, proxy):
     cost, configs = Meter(proxy), proxied.configs
 
     def put(*level, rate=1):
-        return configs.put(NS, *level, limits(rate), now_ms=NOW_MS, principal=None)
+        return set_limits(configs, level, limits(rate))
 
     assert await cost(put("user", "api", rate=2)) == (2, 1, 13)
     assert await cost(put("user", "api")) == (2, 1, 7)
@@ -41,12 +41,12 @@ async def test_limits(proxied, proxy):
     assert await cost(configs.resources_with_defaults(NS)) == (1, 1, 0)
     assert await cost(configs.resources_with_entity_configs(NS)) == (1, 1, 0)
     assert await cost(configs.configured_entities(NS, "api", "", None)) == (1, 0.5, 0)
-    assert await cost(configs.delete(NS, "user", "api", now_ms=NOW_MS, principal=None)) == (
+    assert await cost(delete_limits(configs, ("user", "api"))) == (
         2,
         2,
         11,
     )
-    assert await cost(configs.delete(NS, "user", "api", now_ms=NOW_MS, principal=None)) == (1, 2, 0)
+    assert await cost(delete_limits(configs, ("user", "api"))) == (1, 2, 0)
 
 
 async def test_snapshots(ports, proxied, proxy):
@@ -69,7 +69,7 @@ async def test_entities(proxied, proxy, raw):
     assert await cost(entities.set_parent(NS, "user", "team", **change)) == (2, 1, 6)
     assert await cost(entities.delete(NS, "user", NOW_MS, None)) == (3, 1.5, 7)
     assert await cost(entities.delete(NS, "user", NOW_MS, None)) == (2, 1.5, 0)
-    await proxied.configs.put(NS, "team", "api", limits(1), now_ms=NOW_MS, principal=None)
+    await set_limits(proxied.configs, ("team", "api"), limits(1))
     place = (NS, "team", "api")
     unsplit = {bucket_item.SHARDS: n(1), bucket_item.GENERATION: n(7)}
     raw.put({**bucket_item.key(*place), **bucket_item.index_keys(*place), **unsplit})
@@ -83,7 +83,7 @@ async def test_namespaces(proxied, proxy):
     assert await cost(namespaces.find("red")) == (1, 1, 0)
     assert await cost(namespaces.all()) == (1, 1, 0)
     red = (await namespaces.find("red")).namespace_id
-    await proxied.configs.put(red, "user", "api", limits(1), now_ms=NOW_MS, principal=None)
+    await set_limits(proxied.configs, ("user", "api"), limits(1), namespace_id=red)
     assert await cost(namespaces.soft_delete("red", NOW_MS)) == (2, 1, 8)
     assert await cost(namespaces.recover(red, NOW_MS)) == (3, 2, 8)
     await namespaces.soft_delete("red", NOW_MS)

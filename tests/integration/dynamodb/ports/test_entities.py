@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.integration.dynamodb.ports.world import NOW_MS, NS, limits
+from tests.integration.dynamodb.ports.world import NOW_MS, NS, limits, set_limits
 from tests.support.dynamodb.usage_rows import stored_rows
 from zae_limiter.admission.usage import BucketHour, WindowUsage
 from zae_limiter.exceptions import EntityExistsError, PermissionDenied, ValidationError
@@ -129,8 +129,8 @@ async def test_children_are_listed_over_several_pages(ports):
 async def test_a_deletion_takes_limits_buckets_and_nothing_else(ports, proxied, proxy, raw):
     await create(ports, "user", parent_id="team")
     for resource in ("api", "_default_"):
-        await ports.configs.put(NS, "user", resource, limits(1), now_ms=NOW_MS, principal=None)
-    await ports.configs.put(NS, "other", "api", limits(1), now_ms=NOW_MS, principal=None)
+        await set_limits(ports.configs, ("user", resource), limits(1))
+    await set_limits(ports.configs, ("other", "api"), limits(1))
     row = BucketHour("user", "api", WindowUsage(NOW_MS // 3_600_000, {"rpm": 3}, 2))
     raw.put(*stored_rows(NS, [row]))
     raw.put(bucket("user", "gpt"), *(bucket("user", "api", shard, 4) for shard in range(4)))
@@ -154,7 +154,7 @@ async def test_a_deletion_takes_limits_buckets_and_nothing_else(ports, proxied, 
 
 
 async def test_a_bucket_that_the_index_does_not_know_yet_is_deleted_with_its_limits(ports, raw):
-    await ports.configs.put(NS, "user", "api", limits(1), now_ms=NOW_MS, principal=None)
+    await set_limits(ports.configs, ("user", "api"), limits(1))
     unlisted = {name: bucket("user", "api")[name] for name in ("PK", "SK", "n", "g")}
     raw.put(unlisted)
     assert await delete(ports, "user")
@@ -171,8 +171,8 @@ async def test_an_entity_that_only_has_buckets_is_deleted_once(ports, raw):
 
 async def test_of_many_deletions_one_succeeds(ports, raw):
     await create(ports, "user")
-    await ports.configs.put(NS, "user", "api", limits(1), now_ms=NOW_MS, principal=None)
-    await ports.configs.put(NS, "other", "api", limits(1), now_ms=NOW_MS, principal=None)
+    await set_limits(ports.configs, ("user", "api"), limits(1))
+    await set_limits(ports.configs, ("other", "api"), limits(1))
     assert sum(await asyncio.gather(*(delete(ports, "user") for _ in range(10)))) == 1
     assert resource_count(raw.get(keys.entity_config_resources(NS)), "api") == 1
 
@@ -238,10 +238,7 @@ async def test_limits_that_are_set_during_a_deletion_are_counted(ports, raw):
         await create(ports, "user")
         await asyncio.gather(
             delete(ports, "user"),
-            *(
-                ports.configs.put(NS, "user", f"r-{i}", limits(1), now_ms=NOW_MS, principal=None)
-                for i in range(5)
-            ),
+            *(set_limits(ports.configs, ("user", f"r-{i}"), limits(1)) for i in range(5)),
         )
         registry = raw.get(keys.entity_config_resources(NS))
         for i in range(5):

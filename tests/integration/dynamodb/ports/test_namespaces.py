@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.integration.dynamodb.ports.world import NOW_MS, limits
+from tests.integration.dynamodb.ports.world import NOW_MS, limits, set_limits
 from zae_limiter import schema
 from zae_limiter.exceptions import NamespaceNotFoundError, NamespaceStateError, PermissionDenied
 from zae_limiter.items.stored import keys
@@ -139,7 +139,7 @@ async def test_a_recovery_and_a_registration_exclude_each_other(ports):
 
 async def filled(ports, raw, name, rows):
     namespace_id = await register(ports, name)
-    await ports.configs.put(namespace_id, "", "", limits(1), now_ms=NOW_MS, principal=None)
+    await set_limits(ports.configs, ("", ""), limits(1), namespace_id=namespace_id)
     await ports.entities.create(namespace_id, Entity("user", parent_id="team"), NOW_MS, None)
     raw.put(
         *(
@@ -190,9 +190,7 @@ async def test_a_purge_ends_although_a_client_goes_on_writing(ports, raw):
 async def test_a_purge_by_threads_removes_all(sync_ports, endpoint, boto):
     red = sync_ports.namespaces.register(("red",), NOW_MS)["red"]
     for number in range(120):
-        sync_ports.configs.put(
-            red, f"user-{number}", "api", limits(1), now_ms=NOW_MS, principal=None
-        )
+        set_limits(sync_ports.configs, (f"user-{number}", "api"), limits(1), namespace_id=red)
     sync_ports.namespaces.soft_delete("red", NOW_MS)
     assert sync_ports.namespaces.begin_purge(red) == 0
     removed = 0
@@ -241,7 +239,7 @@ async def test_what_was_written_after_a_purge_can_be_purged(ports, raw):
     red = await filled(ports, raw, "red", 0)
     await ports.namespaces.soft_delete("red", NOW_MS)
     await purge(ports, red)
-    await ports.configs.put(red, "late", "api", limits(1), now_ms=NOW_MS, principal=None)
+    await set_limits(ports.configs, ("late", "api"), limits(1), namespace_id=red)
     assert await purge(ports, red) == 4
     assert raw.of(red) == []
     with pytest.raises(NamespaceNotFoundError):

@@ -17,7 +17,7 @@ from zae_limiter._sync.engines.items import entities as sync_entities
 from zae_limiter._sync.engines.items import namespaces as sync_namespaces
 from zae_limiter._sync.engines.items.audit import DynamoAudit as SyncDynamoAudit
 from zae_limiter.concurrency.parallel import Parallel
-from zae_limiter.models.config import LevelConfig
+from zae_limiter.models.config import ConfigLevel, LevelChange, LevelConfig
 from zae_limiter.models.limit import Limit
 
 NS = "ns-1"
@@ -28,6 +28,18 @@ TIMEOUT_S = 2.0
 def limits(capacity, *names):
     """What a level may hold."""
     return LevelConfig(tuple(Limit.per_minute(name, capacity) for name in names or ("rpm",)))
+
+
+def set_limits(configs, level, config, namespace_id=NS, now_ms=NOW_MS, principal=None):
+    """Replace the limits and the policy of a level."""
+    change = LevelChange(ConfigLevel(*level), config.limits, config.on_unavailable)
+    return configs.change(namespace_id, change, now_ms=now_ms, principal=principal)
+
+
+def delete_limits(configs, level):
+    """Delete the limits and the policy of a level."""
+    change = LevelChange(ConfigLevel(*level), ())
+    return configs.change(NS, change, now_ms=NOW_MS, principal=None)
 
 
 @dataclass

@@ -6,19 +6,18 @@ Every method runs an operation of ``zae_limiter.embedded``, which reads, decides
 from __future__ import annotations
 
 from zae_limiter._async.engines.embedded.client import Port, lists, reads, writes
+from zae_limiter.admission.configuration import Revised
 from zae_limiter.clock import Deadline
 from zae_limiter.embedded import configs, entities, history, namespaces
-from zae_limiter.models.audit import AuditedChange, config_subject
+from zae_limiter.models.audit import AuditedChange
 from zae_limiter.models.config import (
     ConfigLevel,
     ConfigSnapshot,
+    LevelChange,
     LevelConfig,
     SharedConfig,
-    StoredLevel,
 )
 from zae_limiter.models.entity import Entity
-from zae_limiter.models.limit import Limit
-from zae_limiter.models.switches import Switch
 
 
 class EmbeddedConfigs(Port):
@@ -43,47 +42,11 @@ class EmbeddedConfigs(Port):
             configs.get, (namespace_id, ConfigLevel(entity_id, resource))
         )
 
-    async def put(
-        self,
-        namespace_id: str,
-        entity_id: str,
-        resource: str,
-        config: LevelConfig,
-        now_ms: int,
-        principal: str | None,
-        if_missing: bool = False,
-    ) -> StoredLevel:
-        level = ConfigLevel(entity_id, resource)
-        change = AuditedChange.by(principal, config_subject(level), now_ms, resource or None)
-        return await self._client.write(
-            configs.put, (namespace_id, level, config, change, if_missing)
-        )
-
-    async def delete(
-        self,
-        namespace_id: str,
-        entity_id: str,
-        resource: str,
-        now_ms: int,
-        principal: str | None,
-        replaces: tuple[Limit, ...] | None = None,
-    ) -> bool:
-        level = ConfigLevel(entity_id, resource)
-        change = AuditedChange.by(principal, config_subject(level), now_ms, resource or None)
-        return await self._client.write(configs.delete, (namespace_id, level, change, replaces))
-
-    async def set_switch(
-        self,
-        namespace_id: str,
-        entity_id: str,
-        resource: str,
-        switch: Switch | None,
-        now_ms: int,
-        principal: str | None,
-    ) -> bool:
-        level = ConfigLevel(entity_id, resource)
-        change = AuditedChange.by(principal, config_subject(level), now_ms, resource or None)
-        return await self._client.write(configs.set_switch, (namespace_id, level, switch, change))
+    async def change(
+        self, namespace_id: str, change: LevelChange, *, now_ms: int, principal: str | None
+    ) -> Revised[LevelConfig]:
+        audited = AuditedChange.of_level(principal, change.level, now_ms)
+        return await self._client.write(configs.change, (namespace_id, change, audited))
 
     get_many = lists(configs.get_many)
     write = writes(configs.write)

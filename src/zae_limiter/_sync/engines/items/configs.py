@@ -17,26 +17,22 @@ from zae_limiter._sync.engines.dynamodb.requests import (
 )
 from zae_limiter._sync.engines.items.context import TableContext
 from zae_limiter._sync.engines.items.transactions import TransactionPlan
+from zae_limiter.admission.configuration import ConfigBatch, Revised
 from zae_limiter.items.stored import config_writes, configs, entities, keys, registries
 from zae_limiter.items.stored import transact_items as actions
 from zae_limiter.items.stored.attributes import Item, s, text
 from zae_limiter.items.stored.batches import BatchPlan
 from zae_limiter.items.stored.keys import Key
 from zae_limiter.items.stored.transact_items import Action
-from zae_limiter.models.audit import AuditAction, AuditedChange, config_subject
-from zae_limiter.models.batch import ConfigBatch
+from zae_limiter.models.audit import AuditedChange
 from zae_limiter.models.config import (
     ConfigLevel,
     ConfigSnapshot,
+    LevelChange,
     LevelConfig,
     SharedConfig,
-    StoredLevel,
-    check_replaced,
-    with_switch,
 )
 from zae_limiter.models.entity import Entity
-from zae_limiter.models.limit import Limit
-from zae_limiter.models.switches import Switch, switch_event
 from zae_limiter.naming import DEFAULT_RESOURCE
 from zae_limiter.transport.calls import Deadline
 
@@ -124,100 +120,26 @@ class DynamoConfigs:
         key = configs.key(namespace_id, ConfigLevel(entity_id, resource))
         return configs.decode(get_item(self._client, key))
 
-    def put(
-        self,
-        namespace_id: str,
-        entity_id: str,
-        resource: str,
-        config: LevelConfig,
-        *,
-        now_ms: int,
-        principal: str | None,
-        if_missing: bool = False,
-    ) -> StoredLevel:
-        level = ConfigLevel(entity_id, resource)
-        change = AuditedChange.by(principal, config_subject(level), now_ms, resource or None)
-
-        def plan(deadline: Deadline) -> TransactionPlan[StoredLevel]:
-            before = get_item(self._client, configs.key(namespace_id, level), deadline)
-            decode = configs.decode if if_missing else configs.decode_undamaged
-            after = config.over(decode(before), if_missing=if_missing)
-            if after == configs.decode_readable(before):
-                self._context.refuse_if_purging(namespace_id)
-                return TransactionPlan(StoredLevel(after, changed=False), [])
-            details = {**after.to_dict(), "previous": configs.described(before)}
-            log = self._context.log(namespace_id, change, AuditAction.LIMITS_SET, details)
-            writes = _put(namespace_id, level, after, before, change.event_id)
-            stored = StoredLevel(after, changed=True)
-            return TransactionPlan(stored, [*writes, log], change.event_id)
-
-        return self._context.commit(namespace_id, plan)
-
-    def delete(
-        self,
-        namespace_id: str,
-        entity_id: str,
-        resource: str,
-        *,
-        now_ms: int,
-        principal: str | None,
-        replaces: tuple[Limit, ...] | None = None,
-    ) -> bool:
-        level = ConfigLevel(entity_id, resource)
-        change = AuditedChange.by(principal, config_subject(level), now_ms, resource or None)
+    def change(
+        self, namespace_id: str, change: LevelChange, *, now_ms: int, principal: str | None
+    ) -> Revised[LevelConfig]:
+        level, audited = change.level, AuditedChange.of_level(principal, change.level, now_ms)
         key, registry = configs.key(namespace_id, level), _registry(namespace_id, level)
 
-        def plan(deadline: Deadline) -> TransactionPlan[bool]:
-            items = batch_get(self._client, [key, registry], consistent=True, deadline=deadline)
-            before = items.get(key)
-            if replaces is not None:
-                check_replaced(configs.decode(before), replaces)
-            if before is None or not configs.is_configured(before):
-                return TransactionPlan(False, [])
-            stored = configs.decode_undamaged(before)
-            after = None if stored is None else stored.without_limits()
-            if after is not None and after == configs.decode_readable(before):
-                return TransactionPlan(False, [])  # the level has a switch only
-            details = {"previous": configs.described(before)}
-            log = self._context.log(namespace_id, change, AuditAction.LIMITS_DELETED, details)
-            if after is None:
-                writes = _delete(namespace_id, level, before, items.get(registry))
+        def plan(deadline: Deadline) -> TransactionPlan[Revised[LevelConfig]]:
+            if change.may_delete:  # a deleted level is uncounted
+                items = batch_get(self._client, [key, registry], consistent=True, deadline=deadline)
+                before, counts = items.get(key), items.get(registry)
             else:
-                writes = _put(namespace_id, level, after, before, change.event_id)
-            return TransactionPlan(True, [*writes, log])
-
-        return self._context.commit(namespace_id, plan)
-
-    def set_switch(
-        self,
-        namespace_id: str,
-        entity_id: str,
-        resource: str,
-        switch: Switch | None,
-        *,
-        now_ms: int,
-        principal: str | None,
-    ) -> bool:
-        level = ConfigLevel(entity_id, resource)
-        change = AuditedChange.by(principal, config_subject(level), now_ms, resource or None)
-        key, registry = configs.key(namespace_id, level), _registry(namespace_id, level)
-
-        def plan(deadline: Deadline) -> TransactionPlan[bool]:
-            items = batch_get(self._client, [key, registry], consistent=True, deadline=deadline)
-            before = items.get(key)
-            stored = configs.decode(before)
-            after = with_switch(stored, switch)
-            if after == stored:
-                self._context.refuse_if_purging(namespace_id)
-                return TransactionPlan(False, [])
-            details = switch_event(None if stored is None else stored.switch, switch)
-            log = self._context.log(namespace_id, change, AuditAction.MODE_SET, details)
-            if after is not None:
-                writes = _put(namespace_id, level, after, before, change.event_id)
-            else:
-                assert before is not None, "only a stored switch is removed"
-                writes = _delete(namespace_id, level, before, items.get(registry))
-            return TransactionPlan(True, [*writes, log])
+                before, counts = get_item(self._client, key, deadline), None
+            revised = configs.revise(change, before)
+            if revised.event is None:
+                if not change.deletes_limits:
+                    self._context.refuse_if_purging(namespace_id)
+                return TransactionPlan(revised, [])
+            writes = _writes(namespace_id, level, before, revised.after, audited.event_id, counts)
+            log = self._context.log(namespace_id, audited, *revised.event)
+            return TransactionPlan(revised, [*writes, log], audited.event_id)
 
         return self._context.commit(namespace_id, plan)
 
@@ -231,7 +153,7 @@ class DynamoConfigs:
         decoded = {by_key[key]: configs.decode(item) for key, item in items.items()}
         return {level: config for level, config in decoded.items() if config is not None}
 
-    def write(self, namespace_id: str, batch: ConfigBatch, *, now_ms: int) -> int | None:
+    def write(self, namespace_id: str, batch: ConfigBatch) -> int | None:
         """Make the changes in one transaction, which is refused while the namespace is purged."""
         planner = BatchPlan(namespace_id, batch, self._context.audit_days)
         places: dict[str, Entity | None] = {}
@@ -242,7 +164,7 @@ class DynamoConfigs:
             items = batch_get(self._client, planner.keys(), consistent=True, deadline=deadline)
             if planner.is_refused(items):
                 return TransactionPlan(None, [])
-            planned = planner.actions(items, now_ms)
+            planned = planner.actions(items)
             places = planned.places
             return TransactionPlan(planned.changed, planned.actions)
 
@@ -305,31 +227,25 @@ def _registry(namespace_id: str, level: ConfigLevel) -> Key:
     return keys.resources(namespace_id)
 
 
-def _put(
-    namespace_id: str, level: ConfigLevel, config: LevelConfig, before: Item | None, revision: str
+def _writes(
+    namespace_id: str,
+    level: ConfigLevel,
+    before: Item | None,
+    after: LevelConfig | None,
+    revision: str,
+    counts: Item | None,
 ) -> list[Action]:
+    """Return the writes of a level and of the version; ``counts`` is the registry of its kind."""
     if level.is_system:
-        return [actions.update(config_writes.system_update(namespace_id, before, config, revision))]
-    writes = [
-        actions.put(config_writes.encode(namespace_id, level, config, revision), before),
-        actions.update(config_writes.version_bump(namespace_id)),
-    ]
-    if before is None or not configs.is_configured(before):
-        registry = _registry(namespace_id, level)
-        writes.append(
-            actions.update(registries.count_resource(registry, namespace_id, level.resource))
-        )
-    return writes
-
-
-def _delete(
-    namespace_id: str, level: ConfigLevel, before: Item, registry_item: Item | None
-) -> list[Action]:
-    if level.is_system:
-        return [actions.update(config_writes.system_update(namespace_id, before, None, ""))]
-    writes = [actions.delete(before), actions.update(config_writes.version_bump(namespace_id))]
-    registry = _registry(namespace_id, level)
-    uncounted = registries.uncount_resources(registry, registry_item, [level.resource])
-    if uncounted is not None:
-        writes.append(actions.update(uncounted))
-    return writes
+        return [actions.update(config_writes.system_update(namespace_id, before, after, revision))]
+    bump = actions.update(config_writes.version_bump(namespace_id))
+    registry, counted = _registry(namespace_id, level), None
+    if after is None:
+        assert before is not None, "only a stored level is deleted"
+        write = actions.delete(before)
+        counted = registries.uncount_resources(registry, counts, [level.resource])
+    else:
+        write = actions.put(config_writes.encode(namespace_id, level, after, revision), before)
+        if before is None or not configs.is_configured(before):
+            counted = registries.count_resource(registry, namespace_id, level.resource)
+    return [write, bump, *([] if counted is None else [actions.update(counted)])]

@@ -9,6 +9,7 @@ from typing import Any
 from zae_limiter._sync.engines.dynamodb.requests import batch_get, get_item
 from zae_limiter._sync.engines.items.context import TableContext
 from zae_limiter._sync.engines.items.transactions import TransactionPlan
+from zae_limiter.admission.configuration import Guard
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.items.stored import keys, system
 from zae_limiter.items.stored import transact_items as actions
@@ -19,7 +20,6 @@ from zae_limiter.items.stored.attributes import (
     decode_document,
     text,
 )
-from zae_limiter.models.batch import Guard
 from zae_limiter.transport.calls import Deadline
 
 

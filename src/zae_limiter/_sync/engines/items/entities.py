@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from zae_limiter import schema
 from zae_limiter._sync.engines.dynamodb.requests import (
@@ -18,15 +17,21 @@ from zae_limiter._sync.engines.dynamodb.requests import (
 from zae_limiter._sync.engines.items.context import TableContext
 from zae_limiter._sync.engines.items.partitions import InTurn
 from zae_limiter._sync.engines.items.transactions import MAX_ACTIONS, TransactionPlan
+from zae_limiter.admission.configuration import (
+    PlaceChange,
+    create_entity,
+    entity_deleted,
+    revise_place,
+)
 from zae_limiter.concurrency.parallel import gather
-from zae_limiter.exceptions import EntityExistsError, ValidationError
+from zae_limiter.exceptions import ValidationError
 from zae_limiter.items.sharding.transactions import siblings
 from zae_limiter.items.stored import entities, entity_items, keys
 from zae_limiter.items.stored import transact_items as actions
 from zae_limiter.items.stored.attributes import MAX_DOCUMENT_CHARACTERS, Item, s, text
 from zae_limiter.items.stored.entity_items import EntityItems
 from zae_limiter.items.stored.keys import Key
-from zae_limiter.models.audit import AuditAction, AuditedChange, parent_details
+from zae_limiter.models.audit import AuditedChange
 from zae_limiter.models.entity import Entity
 from zae_limiter.naming import DEFAULT_RESOURCE
 from zae_limiter.schema import BucketKey
@@ -57,23 +62,15 @@ class DynamoEntities:
                 len(entity.metadata),
                 f"must have at most {MAX_DOCUMENT_CHARACTERS} characters",
             )
-        details = {
-            "name": entity.name,
-            "parent_id": entity.parent_id,
-            "cascade": entity.cascade,
-            "metadata": entity.metadata,
-        }
         self._context.refuse_if_purging(namespace_id)
-        log = self._context.log(namespace_id, change, AuditAction.ENTITY_CREATED, details)
-        writes = [actions.put_new(item), log]
         is_retry = False
 
         def plan(deadline: Deadline) -> TransactionPlan[None]:
             nonlocal is_retry  # the first attempt reads nothing: most entities are new
             key = keys.entity(namespace_id, entity.id)
-            if is_retry and get_item(self._client, key, deadline) is not None:
-                raise EntityExistsError(entity.id)
-            is_retry = True
+            exists = is_retry and get_item(self._client, key, deadline) is not None
+            event, is_retry = create_entity(entity, exists=exists), True
+            writes = [actions.put_new(item), self._context.log(namespace_id, change, *event)]
             return TransactionPlan(None, writes, change.event_id)
 
         self._context.commit(namespace_id, plan)
@@ -175,6 +172,7 @@ class DynamoEntities:
         principal: str | None,
     ) -> Entity | None:
         """Replace the entity's item; no code uses the copies in its bucket items, which stay."""
+        placing = PlaceChange(entity_id, parent_id, cascade)
         change = AuditedChange.by(principal, entity_id, now_ms)
 
         def plan(deadline: Deadline) -> TransactionPlan[Entity | None]:
@@ -182,13 +180,12 @@ class DynamoEntities:
             if item is None:
                 return TransactionPlan(None, [])
             before = entities.decode(item)
-            after = replace(before, parent_id=parent_id, cascade=cascade)
-            if after == before:  # also after an unanswered attempt that was committed
+            after, event = revise_place(placing, before, now_ms)
+            if after is None or event is None:  # also after a committed attempt without an answer
                 return TransactionPlan(after, [])
-            details = parent_details(before, after)
             writes = [
                 actions.put(entities.encode(namespace_id, after, change.event_id), item),
-                self._context.log(namespace_id, change, AuditAction.PARENT_SET, details),
+                self._context.log(namespace_id, change, *event),
             ]
             return TransactionPlan(after, writes, change.event_id)
 
@@ -266,11 +263,10 @@ class DynamoEntities:
             if planned != items:
                 return TransactionPlan(None, writes, deadline=later)
             everything = deleted.plus(items)
-            details = {
-                "limits_of": everything.limit_resources[:MAX_NAMED],
-                "buckets_of": everything.bucket_resources[:MAX_NAMED],
-            }
-            log = self._context.log(namespace_id, change, AuditAction.ENTITY_DELETED, details)
+            event = entity_deleted(
+                everything.limit_resources[:MAX_NAMED], everything.bucket_resources[:MAX_NAMED]
+            )
+            log = self._context.log(namespace_id, change, *event)
             return TransactionPlan(True, [*writes, log], deadline=later)
 
         while (existed := self._context.commit(namespace_id, plan)) is None:

@@ -9,17 +9,27 @@ from zae_limiter._sync.engines.dynamodb.requests import Query, batch_delete, bat
 from zae_limiter._sync.engines.items.context import TableContext
 from zae_limiter._sync.engines.items.partitions import InTurn
 from zae_limiter._sync.engines.items.transactions import MAX_ACTIONS, TransactionPlan
-from zae_limiter.exceptions import NamespaceNotFoundError, NamespaceStateError
+from zae_limiter.admission.configuration import (
+    ACTIVE,
+    DELETED,
+    PURGING,
+    Event,
+    check_free,
+    delete_namespace,
+    namespace_purged,
+    purge_namespace,
+    recover_namespace,
+    register_namespace,
+)
+from zae_limiter.exceptions import NamespaceNotFoundError
 from zae_limiter.items.stored import config_writes, keys, system
 from zae_limiter.items.stored import transact_items as actions
 from zae_limiter.items.stored.attributes import s
 from zae_limiter.items.stored.keys import Key
-from zae_limiter.items.stored.system import ACTIVE, DELETED, PURGING
 from zae_limiter.items.stored.transact_items import Action
 from zae_limiter.items.stored.update_expression import UpdateExpression
-from zae_limiter.models.audit import AuditAction, AuditedChange, namespace_subject
+from zae_limiter.models.audit import AuditedChange, namespace_subject
 from zae_limiter.models.entity import Namespace
-from zae_limiter.models.timestamps import iso_from_ms
 from zae_limiter.naming import RESERVED_NAMESPACE, new_namespace_id
 from zae_limiter.transport.calls import Deadline
 
@@ -48,27 +58,23 @@ class DynamoNamespaces:
     def _register(
         self, names: tuple[str, ...], now_ms: int, principal: str | None
     ) -> dict[str, str]:
-        new = {
-            name: Namespace(new_namespace_id(), name, ACTIVE, iso_from_ms(now_ms)) for name in names
-        }
+        new = {name: register_namespace(new_namespace_id(), name, now_ms) for name in names}
 
         def plan(deadline: Deadline) -> TransactionPlan[dict[str, str]]:
             items = batch_get(
                 self._client, map(keys.namespace_by_name, names), consistent=True, deadline=deadline
             )
-            existing = {
-                namespace.name: namespace
-                for namespace in map(system.decode_namespace, items.values())
-            }
+            found = map(system.decode_namespace, items.values())
+            ids = {namespace.name: namespace.namespace_id for namespace in found}
             writes: list[Action] = []
             for name in names:
-                if name not in existing:
-                    writes.append(actions.put_new(system.encode_by_name(new[name])))
-                    writes.append(actions.put_new(system.encode_by_id(new[name])))
-                    action = AuditAction.NAMESPACE_REGISTERED
-                    writes.append(self._log(new[name], action, now_ms, principal))
-            namespaces = new | existing
-            return TransactionPlan({name: namespaces[name].namespace_id for name in names}, writes)
+                if name not in ids:
+                    namespace, event = new[name]
+                    ids[name] = namespace.namespace_id
+                    writes.append(actions.put_new(system.encode_by_name(namespace)))
+                    writes.append(actions.put_new(system.encode_by_id(namespace)))
+                    writes.append(self._log(namespace, event, now_ms, principal))
+            return TransactionPlan({name: ids[name] for name in names}, writes)
 
         return self._context.commit(RESERVED_NAMESPACE, plan)
 
@@ -86,44 +92,29 @@ class DynamoNamespaces:
         def plan(deadline: Deadline) -> TransactionPlan[str]:
             key = keys.namespace_by_name(name)
             item = get_item(self._client, key, deadline)
-            if item is None:
-                raise NamespaceNotFoundError(name)
-            namespace = system.decode_namespace(item)
-            update = _transition(namespace.namespace_id, ACTIVE, DELETED)
-            update.set("deleted_at", s(iso_from_ms(now_ms)))
+            before = None if item is None else system.decode_namespace(item)
+            after, event = delete_namespace(before, name, now_ms)
             writes = [
-                actions.delete_if(key, "namespace_id", s(namespace.namespace_id)),
-                actions.update(update),
-                self._log(namespace, AuditAction.NAMESPACE_DELETED, now_ms, principal),
+                actions.delete_if(key, "namespace_id", s(after.namespace_id)),
+                actions.update(_transition(ACTIVE, after)),
+                self._log(after, event, now_ms, principal),
             ]
-            return TransactionPlan(namespace.namespace_id, writes)
+            return TransactionPlan(after.namespace_id, writes)
 
         return self._context.commit(RESERVED_NAMESPACE, plan)
 
     def recover(self, namespace_id: str, now_ms: int, principal: str | None = None) -> str:
         def plan(deadline: Deadline) -> TransactionPlan[str]:
-            namespace = self._by_id(namespace_id, deadline)
-            if namespace is None:
-                raise NamespaceNotFoundError(namespace_id)
-            if namespace.status != DELETED:
-                raise NamespaceStateError(
-                    namespace_id, f"is {namespace.status}; only a deleted one can be recovered"
-                )
-            by_name = keys.namespace_by_name(namespace.name)
-            if get_item(self._client, by_name, deadline) is not None:
-                raise NamespaceStateError(
-                    namespace_id,
-                    f"its name {namespace.name!r} is in use; delete that namespace first",
-                )
-            active = Namespace(namespace_id, namespace.name, ACTIVE, namespace.created_at)
-            update = _transition(namespace_id, DELETED, ACTIVE)
-            update.remove("deleted_at")
+            before = self._by_id(namespace_id, deadline)
+            after, event = recover_namespace(before, namespace_id)
+            by_name = get_item(self._client, keys.namespace_by_name(after.name), deadline)
+            check_free(after, is_taken=by_name is not None)
             writes = [
-                actions.put_new(system.encode_by_name(active)),
-                actions.update(update),
-                self._log(active, AuditAction.NAMESPACE_RECOVERED, now_ms, principal),
+                actions.put_new(system.encode_by_name(after)),
+                actions.update(_transition(DELETED, after)),
+                self._log(after, event, now_ms, principal),
             ]
-            return TransactionPlan(namespace.name, writes)
+            return TransactionPlan(after.name, writes)
 
         return self._context.commit(RESERVED_NAMESPACE, plan)
 
@@ -136,12 +127,8 @@ class DynamoNamespaces:
             namespace = self._by_id(namespace_id, deadline)
             if namespace is None or namespace.status == PURGING:
                 return TransactionPlan(namespace is not None, [])
-            if namespace.status == ACTIVE:
-                raise NamespaceStateError(
-                    namespace_id, "is active; delete_namespace() it before a purge"
-                )
             writes = [
-                actions.update(_transition(namespace_id, DELETED, PURGING)),
+                actions.update(_transition(DELETED, purge_namespace(namespace))),
                 actions.update(config_writes.purge_mark(namespace_id)),
             ]
             return TransactionPlan(True, writes)
@@ -199,14 +186,11 @@ class DynamoNamespaces:
             if namespace is None:  # not registered any more: only the mark is left
                 mark = keys.system_config(namespace_id)
                 return TransactionPlan(None, [actions.delete_any(mark)])
-            if namespace.status != PURGING:
-                raise NamespaceStateError(
-                    namespace_id, f"is {namespace.status}; it is not being purged"
-                )
+            event = namespace_purged(namespace)
             writes = [
                 actions.delete_if(keys.namespace_by_id(namespace_id), "status", s(PURGING)),
                 actions.delete_any(keys.system_config(namespace_id)),
-                self._log(namespace, AuditAction.NAMESPACE_PURGED, now_ms, principal),
+                self._log(namespace, event, now_ms, principal),
             ]
             return TransactionPlan(None, writes)
 
@@ -218,16 +202,19 @@ class DynamoNamespaces:
         return None if item is None else system.decode_namespace(item)
 
     def _log(
-        self, namespace: Namespace, action: AuditAction, now_ms: int, principal: str | None
+        self, namespace: Namespace, event: Event, now_ms: int, principal: str | None
     ) -> Action:
-        change = AuditedChange.by(principal, namespace_subject(namespace.name), now_ms)
-        details = {"namespace_id": namespace.namespace_id}
-        return self._context.log(RESERVED_NAMESPACE, change, action, details)
+        audited = AuditedChange.by(principal, namespace_subject(namespace.name), now_ms)
+        return self._context.log(RESERVED_NAMESPACE, audited, *event)
 
 
-def _transition(namespace_id: str, before: str, after: str) -> UpdateExpression:
-    """Return the update from one status to another, on the condition of the first status."""
-    update = UpdateExpression(keys.namespace_by_id(namespace_id).attributes)
+def _transition(before: str, after: Namespace) -> UpdateExpression:
+    """Return the update of a namespace, on the condition of its status before."""
+    update = UpdateExpression(keys.namespace_by_id(after.namespace_id).attributes)
     update.require_equal("status", s(before))
-    update.set("status", s(after))
+    update.set("status", s(after.status))
+    if after.deleted_at is None:
+        update.remove("deleted_at")
+    elif before == ACTIVE:
+        update.set("deleted_at", s(after.deleted_at))
     return update
