@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from zae_limiter.admission.usage import HourUsage
 from zae_limiter.items.stored.keys import ShardId
 from zae_limiter.items.stored.usage import day_row, hours
-from zae_limiter.items.stored.usage.day_row import OriginHour
 from zae_limiter_aggregator.stream import ParsedBucketRecord
 
 
@@ -30,15 +30,18 @@ class FinishedHours:
 
     record: ParsedBucketRecord
     is_latest: bool = True
-    by_hour: dict[int, OriginHour] = field(default_factory=dict)
+    by_hour: dict[int, HourUsage] = field(default_factory=dict)
     sequence_numbers: list[str] = field(default_factory=list)
 
     def store(self, table: str, retention_days: int) -> str:
         """Return the body of the UpdateItem that stores the hours; the write is idempotent."""
-        record = self.record
+        record, state = self.record, self.record.state
+        assert state is not None
         shard_id = ShardId(record.namespace_id, record.entity_id, record.resource, record.shard_id)
         in_order = [self.by_hour[hour] for hour in sorted(self.by_hour)]
-        return day_row.store_text(table, shard_id, in_order, retention_days)
+        return day_row.store_text(
+            table, shard_id, state.origin, in_order, retention_days, closes=state.closes_day
+        )
 
     def clear(self, table: str) -> str:
         """Return the body of the UpdateItem that clears the latest hour in the bucket item.
@@ -54,10 +57,10 @@ def finished_hours(records: Iterable[ParsedBucketRecord]) -> list[FinishedHours]
     days: dict[DayId, FinishedHours] = {}
     latest: dict[tuple[str, str], int] = {}
     for record in records:
-        finished = record.finished
-        if finished is None:
+        finished, state = record.finished, record.state
+        if finished is None or state is None:
             continue
-        item, hour = (record.key["PK"]["S"], finished.origin), finished.hour
+        item, hour = (record.key["PK"]["S"], state.origin), finished.hour
         latest[item] = max(hour, latest.get(item, hour))
         of_day = days.setdefault(DayId(*item, day_row.day_of(hour)), FinishedHours(record))
         if hour >= max(of_day.by_hour, default=hour):

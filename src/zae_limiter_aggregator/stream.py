@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from zae_limiter import schema
-from zae_limiter.admission.usage import whole_amounts
+from zae_limiter.admission.usage import HourUsage, whole_amounts
 from zae_limiter.items.stored.attributes import Item
 from zae_limiter.items.stored.usage import hours
-from zae_limiter.items.stored.usage.day_row import OriginHour
 from zae_limiter.items.stored.usage.hours import HourState
 
 STATE = schema.sk_state()
@@ -48,10 +47,7 @@ class ConsumptionDelta(NamedTuple):
 
 
 class ParsedBucketRecord(NamedTuple):
-    """A bucket item after the write that created the bucket or turned its hour.
-
-    ``finished`` is the finished hour that must be stored; None if the bucket has none.
-    """
+    """A bucket item after the write that created the bucket or turned its hour."""
 
     sequence_number: str
     key: Item
@@ -60,15 +56,21 @@ class ParsedBucketRecord(NamedTuple):
     resource: str
     shard_id: int
     state: HourState | None
-    finished: OriginHour | None
+
+    @property
+    def finished(self) -> HourUsage | None:
+        """The finished hour that must be stored; None if the bucket has none."""
+        return None if self.state is None else self.state.finished
 
     @property
     def limits(self) -> dict[str, ParsedBucketLimit]:
         """The consumption of each limit in the finished hour, by name."""
         if self.finished is None:
             return {}
+        through = self.finished.through_children
         return {
-            name: ParsedBucketLimit(name, *used) for name, used in self.finished.used_milli.items()
+            name: ParsedBucketLimit(name, net_milli, through.get(name, 0))
+            for name, net_milli in self.finished.used.items()
         }
 
     @property
@@ -116,9 +118,8 @@ def _bucket(change: Mapping[str, Any]) -> ParsedBucketRecord | None:
     if image is None or not image[WRITE_ID]["S"].startswith(hours.TURN_MARK):
         return None
     state = hours.decode(image) if hours.FINISHED in image else None
-    finished = None if state is None else hours.finished_hour(image, state)
     key = schema.parse_bucket_pk(change["Keys"]["PK"]["S"])
-    return ParsedBucketRecord(change["SequenceNumber"], change["Keys"], *key, state, finished)
+    return ParsedBucketRecord(change["SequenceNumber"], change["Keys"], *key, state)
 
 
 def _expired_event(record: Mapping[str, Any]) -> ExpiredEvent | None:

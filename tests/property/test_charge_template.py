@@ -9,6 +9,7 @@ from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.moves import Move
 from zae_limiter.admission.shards.tree import Shard
 from zae_limiter.admission.tally import Tally
+from zae_limiter.admission.usage import HourUsage
 from zae_limiter.items.stored.bucket import StoredBucket
 from zae_limiter.items.stored.bucket_updates import WriteTrailer
 from zae_limiter.items.stored.charge_template import TemplatedCharge
@@ -51,7 +52,7 @@ def hours_and_counts(draw):
     """The hours of an item, and what a write counts in one of the usual forms."""
     keys = draw(st.lists(names, unique=True, min_size=1, max_size=4))
     slots = {key: slot for slot, key in enumerate(keys, start=draw(st.integers(0, 2)))}
-    state = HourState("0.Ab-_", draw(numbers), draw(perhaps), slots, draw(st.booleans()))
+    state = HourState("0.Ab-_", draw(numbers), None, slots, draw(st.booleans()))
     form = draw(st.sampled_from([HourForm.COUNT, HourForm.LATE, HourForm.TURN]))
     through = draw(st.dictionaries(st.sampled_from(keys), numbers, max_size=3))
     small = st.integers(0, 3)
@@ -64,9 +65,8 @@ def hours_and_counts(draw):
         elsewhere=draw(small),
     )
     rejections = draw(st.sampled_from(["", "0=5,rpm=7", '0=5;[7,1,["rpm"]]']))
-    counts = HourCounts(
-        form, draw(numbers), draw(small), tally, through, draw(perhaps), rejections=rejections
-    )
+    added = HourUsage(draw(numbers), {}, draw(small), through, tally)
+    counts = HourCounts(form, added, draw(perhaps), rejections=rejections)
     return state, draw(st.none() | st.just(counts))
 
 

@@ -10,7 +10,7 @@ from tests.property.strategies import images, limits, moments
 from zae_limiter import IncompatibleSchemaError, OnUnavailable
 from zae_limiter.admission.in_force import alias_of
 from zae_limiter.admission.tally import NO_TALLY, Tally
-from zae_limiter.admission.usage import WindowUsage
+from zae_limiter.admission.usage import HourUsage, milli_of
 from zae_limiter.embedded.memory import rows as packed
 from zae_limiter.embedded.sqlite import rows as stored
 from zae_limiter.models.config import LevelConfig
@@ -71,7 +71,7 @@ def test_a_configuration_reads_back_as_it_was(chosen, policy):
     | st.just(NO_TALLY),
 )
 def test_usage_reads_back_as_it_was(hour, counters, events, through, tally):
-    usage = WindowUsage(hour, counters, events, through, tally)
+    usage = HourUsage(hour, milli_of(counters), events, milli_of(through), tally)
     assert stored.decode_usage(*stored.encode_usage(usage)) == usage
     assert packed.unpack_usage(hour, packed.pack_usage(usage)) == usage
 

@@ -17,6 +17,7 @@ from zae_limiter.admission.request import (
     Settlement,
     StaleLimits,
 )
+from zae_limiter.admission.usage import whole_amounts
 from zae_limiter.embedded import buckets, history, housekeeping
 from zae_limiter.embedded.memory.tables import MemoryTables
 from zae_limiter.models.audit import AuditedChange
@@ -63,7 +64,7 @@ class Store:
     def used(self, entity="user-1"):
         total = {}
         for row in usage_hours(self.tables, entity):
-            for name, amount in row.usage.counters.items():
+            for name, amount in whole_amounts(row.usage.used).items():
                 total[row.usage.hour, name] = total.get((row.usage.hour, name), 0) + amount
         return {key: amount for key, amount in total.items() if amount}
 
@@ -443,7 +444,7 @@ def test_what_came_through_a_child_is_counted_apart(store):
     taken(4)
     store.forget()
     hours = [
-        (row.usage.counters, row.usage.through_children)
+        (whole_amounts(row.usage.used), whole_amounts(row.usage.through_children))
         for row in usage_hours(store.tables, "team")
     ]
     assert hours == [
@@ -457,7 +458,7 @@ def test_a_late_credit_of_a_cascade_takes_back_both(store):
     credit = Settlement("team", "gpt-4", configured(RPM), {"rpm": -2000}, frozenset({"rpm"}))
     buckets.settle(store.tables, NS, (credit,), lambda: store.now_ms)
     (row,) = usage_hours(store.tables, "team")
-    assert (row.usage.counters, row.usage.through_children) == ({"rpm": -2}, {"rpm": -2})
+    assert (row.usage.used, row.usage.through_children) == ({"rpm": -2000}, {"rpm": -2000})
 
 
 def test_a_refused_call_is_no_usage(store):
@@ -472,7 +473,7 @@ def test_acquires_are_counted_and_more_tokens_within_one_are_not(store):
     store.charge(wanted(in_force, rpm=1))
     store.charge(wanted(in_force, rpm=1), is_acquire=False)
     (row,) = usage_hours(store.tables, "user-1")
-    assert (row.usage.counters, row.usage.events) == ({"rpm": 2}, 1)
+    assert (row.usage.used, row.usage.admitted) == ({"rpm": 2000}, 1)
 
 
 def test_usage_of_limits_of_calls_is_shown_under_their_plain_name(store):

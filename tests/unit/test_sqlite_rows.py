@@ -6,7 +6,7 @@ from zae_limiter import IncompatibleSchemaError, Limit, OnUnavailable, RateLimit
 from zae_limiter.admission.image import BucketImage, LimitState, Rate
 from zae_limiter.admission.rebase import full_limit
 from zae_limiter.admission.tally import Refusals, Tally
-from zae_limiter.admission.usage import WindowUsage
+from zae_limiter.admission.usage import HourUsage
 from zae_limiter.admission.windows import SPAN, HoldName, QuotaState
 from zae_limiter.embedded.memory.rows import pack_bucket, unpack_bucket
 from zae_limiter.embedded.sqlite import rows as stored
@@ -144,8 +144,9 @@ def test_a_configuration():
 
 
 def test_usage():
-    usage = WindowUsage(490_896, {"rpm": -3, "tpm": 10**30}, 4, {"rpm": -1}, TALLY)
+    used = {"rpm": -3000, "tpm": 10**33, "usd@USD": 7}
+    usage = HourUsage(490_896, used, 4, {"rpm": -1000}, TALLY)
     row = stored.encode_usage(usage)
-    counters = '{"rpm":-3,"tpm":1000000000000000000000000000000}'
+    counters = '{"rpm":-3,"tpm":1000000000000000000000000000000,"usd@USD":7}'
     assert row == (490_896, counters, 4, '{"rpm":-1}', '[7,2,5,{"rpm":30},3]')
     assert stored.decode_usage(*row) == usage

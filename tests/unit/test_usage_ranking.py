@@ -4,9 +4,10 @@ from datetime import timedelta
 
 import pytest
 
+from tests.support.hours import hour_of
 from zae_limiter import ValidationError
 from zae_limiter.admission.tally import Tally
-from zae_limiter.admission.usage import BucketHour, WindowUsage
+from zae_limiter.admission.usage import BucketHour
 from zae_limiter.usage.ranking import MAX_COUNTED, TopUsage, hours_of_last
 
 NOW = 1_767_225_600_000 + 30 * 60_000  # 2026-01-01T00:30Z
@@ -16,7 +17,7 @@ QUERY = hours_of_last("24h", NOW)
 
 def row(entity_id, hour=HOUR, events=1, through=None, **counters):
     tally = Tally(elsewhere=events if through else 0)
-    usage = WindowUsage(hour, counters, events, through or {}, tally)
+    usage = hour_of(hour, counters, events, through, tally)
     return BucketHour(entity_id, "gpt-4", usage)
 
 

@@ -240,12 +240,6 @@ def plain_name(key: str) -> str:
     return key.partition(ALIAS)[0]
 
 
-def usage_key(key: str, currency: str | None) -> str:
-    """Return the stored name of a limit with its currency; see ``naming.usage_name``."""
-    name, alias, digest = key.partition(ALIAS)
-    return f"{usage_name(name, currency)}{alias}{digest}"
-
-
 def is_alias(key: str) -> bool:
     """Tell whether a stored name belongs to a limit that a call brought."""
     return ALIAS in key

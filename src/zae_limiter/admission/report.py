@@ -31,7 +31,7 @@ from zae_limiter.admission.slots import retry_after_s, swept
 from zae_limiter.admission.switches import after_switch
 from zae_limiter.admission.tally import NO_TALLY, Tally
 from zae_limiter.admission.thresholds import raised_percent
-from zae_limiter.admission.usage import currency_of, held_usage
+from zae_limiter.admission.usage import currency_of, without_holds
 from zae_limiter.admission.windows import NO_WINDOW, balance_in, has_expired, level_in, window_of
 from zae_limiter.models.bucket import BucketState, EntityCapacity, ResourceCapacity
 from zae_limiter.models.limit import Limit
@@ -57,7 +57,7 @@ def bucket_states(
     if tally.refusals is not None:
         limited_by = tally.refusals.with_names(entity_id, resource).latest
         refusal = {"limited_by": limited_by, "limited_at_ms": tally.refusals.at_s * 1000}
-    states, dead = [], held_usage(image, now_ms)
+    image, states = without_holds(image, now_ms), []
     for key, state in sorted(image.limits.items(), key=lambda stored: is_alias(stored[0])):
         name = plain_name(key)
         fields: dict[str, Any] = dict(refusal)
@@ -75,7 +75,7 @@ def bucket_states(
                 state.rate.capacity_milli,
                 state.rate.refill_milli,
                 state.rate.period_ms,
-                state.consumed_milli - (dead[key].units if key in dead else 0),
+                state.consumed_milli,
                 tally.rejected,
                 running_pause_ms(image, now_ms),
                 _asked(tally, name, state.rate),

@@ -1,13 +1,13 @@
-"""Usage by the hour, from the counters of the buckets themselves.
+"""Usage by the hour: one record, whatever it was counted in, and its way out of a bucket.
 
-Every write first closes the window of an earlier hour, so that all consumption since
-``counted_milli`` belongs to ``window_hour``. The counters are written together with the balance, so
-every token is counted exactly once.
+A bucket counts its open hour. Every write first closes an hour that is over (``roll``), so that all
+consumption since ``counted_milli`` belongs to ``window_hour``. The counters are written together
+with the balance, so every token is counted exactly once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple
@@ -19,59 +19,71 @@ from zae_limiter.admission.tally import NO_TALLY, Tally
 from zae_limiter.models.timestamps import MILLI
 from zae_limiter.naming import CURRENCY, usage_name
 
-NO_TOKENS: Mapping[str, int] = MappingProxyType({})
+NO_AMOUNTS: Mapping[str, int] = MappingProxyType({})
 
 
-class WindowUsage(NamedTuple):
-    """The usage of one bucket in one hour, net of refunds, by the names that ``usage_name`` makes.
+class HourUsage(NamedTuple):
+    """The usage of one hour, net of refunds: of a bucket, of one of its items, or of a sum of them.
 
-    Amounts are whole tokens, and those of budgets billionths of a currency unit.
-    ``through_children`` is the part of ``counters`` that cascaded from children, which the children
-    count as well. ``events`` counts admitted acquires; ``tally`` counts rejected,
-    shadowed and waiting ones and is approximate.
+    Amounts are millitokens, and those of budgets billionths of a currency unit, by the names that
+    ``usage_name`` makes.
     """
 
-    hour: int
-    counters: Mapping[str, int]
-    events: int
-    through_children: Mapping[str, int] = NO_TOKENS
-    tally: Tally = NO_TALLY
+    hour: int  # since 1970
+    used: Mapping[str, int] = NO_AMOUNTS
+    admitted: int = 0  # acquires
+    through_children: Mapping[str, int] = NO_AMOUNTS  # the part of ``used`` that children count too
+    tally: Tally = NO_TALLY  # acquires that were not just admitted
 
     @property
     def is_empty(self) -> bool:
         """Tell whether no token was used or given back, and no acquire was counted."""
         return (
-            not self.events
+            not self.admitted
             and self.tally.is_empty
-            and not any(self.counters.values())
+            and not any(self.used.values())
             and not any(self.through_children.values())
         )
 
-    def plus(self, other: WindowUsage) -> WindowUsage:
-        """Return the sum of the two usages."""
-        return WindowUsage(
+    def plus(self, other: HourUsage) -> HourUsage:
+        """Return the sum of two usages, with the hour of the first one."""
+        return HourUsage(
             self.hour,
-            added(self.counters, other.counters),
-            self.events + other.events,
-            added(self.through_children, other.through_children),
+            _sum(self.used, other.used),
+            self.admitted + other.admitted,
+            _sum(self.through_children, other.through_children),
             self.tally.plus(other.tally),
         )
 
+    def rounded_down(self) -> HourUsage:
+        """Return the usage without fractions of tokens, which only shards have."""
+        return self._replace(
+            used=milli_of(whole_amounts(self.used)),
+            through_children=milli_of(whole_amounts(self.through_children)),
+        )
 
-def added(first: Mapping[str, int], second: Mapping[str, int]) -> dict[str, int]:
-    """Return the sum of the amounts of each name."""
+
+def _sum(first: Mapping[str, int], second: Mapping[str, int]) -> dict[str, int]:
     sums = dict(first)
     for name, amount in second.items():
         sums[name] = sums.get(name, 0) + amount
     return sums
 
 
+def total_of(usages: Iterable[HourUsage]) -> HourUsage:
+    """Return the sum of at least one usage."""
+    first, *others = usages
+    for other in others:
+        first = first.plus(other)
+    return first
+
+
 class BucketHour(NamedTuple):
-    """One hour of one bucket. Usage reports are sums of these."""
+    """One hour of one bucket, rounded down. Usage reports are sums of these."""
 
     entity_id: str
     resource: str
-    usage: WindowUsage
+    usage: HourUsage
 
 
 def with_through_child(
@@ -89,37 +101,21 @@ def with_through_child(
     return sums or None
 
 
-class HeldUsage(NamedTuple):
-    """Usage that calls hold of a quota, and the part of it that children hold as well."""
+def without_holds(image: BucketImage, now_ms: int | None = None) -> BucketImage:
+    """Return the bucket without the usage of what calls hold of quotas.
 
-    units: int
-    through_children: int
-
-
-def held_usage(image: BucketImage, now_ms: int | None = None) -> dict[str, HeldUsage]:
-    """Return the usage that calls hold of quotas, by stored name.
-
-    Given a moment, it is only that of dead calls, which has expired by then.
+    Given a moment, it is only without that of dead calls, which has expired by then.
     """
-    found = {}
+    limits, of_children = dict(image.limits), dict[str, int]()
     for key, state in image.limits.items():
         if state.quota is not None and state.quota.holds:
             held = state.quota.holds if now_ms is None else dead_holds(state, now_ms)
             if held:
-                found[key] = HeldUsage(sum(held.values()), through_children(held))
-    return found
-
-
-def without_holds(image: BucketImage, now_ms: int | None = None) -> BucketImage:
-    """Return the bucket without the usage that calls hold of quotas, see ``held_usage``."""
-    held = held_usage(image, now_ms)
-    if not held:
+                units = sum(held.values())
+                limits[key] = replace(state, consumed_milli=state.consumed_milli - units)
+                of_children[key] = -through_children(held)
+    if not of_children:
         return image
-    limits = dict(image.limits)
-    for key, each in held.items():
-        state = limits[key]
-        limits[key] = replace(state, consumed_milli=state.consumed_milli - each.units)
-    of_children = {key: -each.through_children for key, each in held.items()}
     through = with_units_through_children(image.through_children, of_children)
     return image._replace(limits=limits, through_children=through)
 
@@ -138,23 +134,33 @@ def late_credit(
     now_ms: int,
     in_force: InForce,
     through_child: Collection[str] = (),
-) -> WindowUsage:
+) -> HourUsage:
     """Return the negative usage that a credit to a deleted bucket adds to the counted usage."""
-    names = {key: in_force.usage_name(key) for key in amounts_milli}
     of_child = {
         key: amount for key, amount in amounts_milli.items() if plain_name(key) in through_child
     }
-    return WindowUsage(
-        now_ms // HOUR_MS,
-        whole_amounts(_summed(amounts_milli, names)),
-        0,
-        whole_amounts(_summed(of_child, names)),
-    )
+    return _beside(amounts_milli, of_child, now_ms, in_force)
 
 
-def open_window(image: BucketImage) -> WindowUsage | None:
-    """Return the usage of the window that is still open; None if it is empty."""
-    used_milli = {
+def counted_beside(
+    amounts_milli: Mapping[str, tuple[int, int]], now_ms: int, in_force: InForce
+) -> HourUsage:
+    """Return usage that no bucket counts: of each limit all, and the part of its children."""
+    used = {key: net for key, (net, _) in amounts_milli.items()}
+    through = {key: of_child for key, (_, of_child) in amounts_milli.items() if of_child}
+    return _beside(used, through, now_ms, in_force)
+
+
+def _beside(
+    used: Mapping[str, int], through: Mapping[str, int], now_ms: int, in_force: InForce
+) -> HourUsage:
+    names = {key: in_force.usage_name(key) for key in used}
+    return HourUsage(now_ms // HOUR_MS, _named(used, names), 0, _named(through, names))
+
+
+def open_hour(image: BucketImage) -> HourUsage:
+    """Return the usage of the hour that is still open."""
+    used = {
         key: state.consumed_milli - state.counted_milli
         for key, state in image.limits.items()
         if not is_slots(state.rate)  # slots are not counted as usage
@@ -163,30 +169,22 @@ def open_window(image: BucketImage) -> WindowUsage | None:
         key: usage_name(plain_name(key), currency_of(state.rate))
         for key, state in image.limits.items()
     }
-    window = WindowUsage(
+    through = image.through_children or NO_AMOUNTS
+    if through:
+        names = {plain_name(key): name for key, name in names.items()} | names
+    return HourUsage(
         image.window_hour,
-        whole_amounts(_summed(used_milli, names)),
+        _named(used, names),
         image.admitted - image.admitted_counted,
-        whole_amounts(_through_children(image, names)),
+        _named(through, names),
         image.tally,
     )
-    return None if window.is_empty else window
 
 
-def _through_children(image: BucketImage, names: Mapping[str, str]) -> Mapping[str, int]:
-    """Return the amounts through children, which an image has by plain name."""
-    if not image.through_children:
-        return NO_TOKENS
-    by_plain_name = {plain_name(key): name for key, name in names.items()}
-    return {
-        by_plain_name.get(name, name): amount for name, amount in image.through_children.items()
-    }
+def roll(image: BucketImage, now_ms: int) -> tuple[BucketImage, HourUsage | None]:
+    """Return the bucket with the hour of ``now_ms`` open, and the usage of the closed hour if any.
 
-
-def roll(image: BucketImage, now_ms: int) -> tuple[BucketImage, WindowUsage | None]:
-    """Return the bucket with its window moved to ``now_ms``, and the usage of the closed window.
-
-    If the stamp is earlier than the window, because a clock went back, the window stays open.
+    If the stamp is earlier than the hour, because a clock went back, the hour stays open.
     """
     hour = now_ms // HOUR_MS
     if hour <= image.window_hour:
@@ -202,14 +200,15 @@ def roll(image: BucketImage, now_ms: int) -> tuple[BucketImage, WindowUsage | No
         through_children=None,
         tally=NO_TALLY,
     )
-    return rolled, open_window(image)
+    closed = open_hour(image)
+    return rolled, None if closed.is_empty else closed
 
 
-def _summed(amounts_milli: Mapping[str, int], names: Mapping[str, str]) -> dict[str, int]:
-    """Sum amounts by stored name under the names of their usage."""
+def _named(amounts_milli: Mapping[str, int], names: Mapping[str, str]) -> dict[str, int]:
+    """Add up amounts by stored name under the names of their usage."""
     sums: dict[str, int] = {}
     for key, amount_milli in amounts_milli.items():
-        name = names[key]
+        name = names.get(key, key)
         sums[name] = sums.get(name, 0) + amount_milli
     return sums
 
@@ -224,4 +223,11 @@ def whole_amounts(amounts_milli: Mapping[str, int]) -> dict[str, int]:
     return {
         name: amount if CURRENCY in name else amount // MILLI
         for name, amount in amounts_milli.items()
+    }
+
+
+def milli_of(amounts: Mapping[str, int]) -> dict[str, int]:
+    """Return the millitokens of whole tokens; the billionths of budgets stay."""
+    return {
+        name: amount if CURRENCY in name else amount * MILLI for name, amount in amounts.items()
     }

@@ -42,7 +42,7 @@ from zae_limiter.admission.thresholds import (
     with_exhausted,
     with_raised,
 )
-from zae_limiter.admission.usage import WindowUsage, late_credit, open_window, roll, without_holds
+from zae_limiter.admission.usage import HourUsage, late_credit, open_hour, roll, without_holds
 from zae_limiter.concurrency.tallies import TakenTallies
 from zae_limiter.embedded.history import record
 from zae_limiter.embedded.rejection_counts import with_noted
@@ -65,7 +65,7 @@ BATCH = 100  # buckets that are read by key in one transaction
 LIFE_BYTES = 6  # a life must differ from other lives of the same key while their slots are held
 
 # The charge, its plan, the usage window that it closes, and the bucket as it was read.
-_Decision = tuple[Charge, ChargePlan, WindowUsage | None, BucketImage | None]
+_Decision = tuple[Charge, ChargePlan, HourUsage | None, BucketImage | None]
 
 
 def charge(
@@ -429,15 +429,15 @@ def drop(tables: Tables, row: BucketRow) -> None:
 
     Calls in flight count their costs at their ends.
     """
-    window = open_window(without_holds(row.image))
-    if window is not None:
-        tables.add_usage(row.namespace_id, row.entity_id, row.resource, window)
+    usage = open_hour(without_holds(row.image))
+    if not usage.is_empty:
+        tables.add_usage(row.namespace_id, row.entity_id, row.resource, usage)
     tables.delete_bucket(row.namespace_id, row.entity_id, row.resource)
 
 
 def _changed_bucket(
     tables: Tables, namespace_id: str, change: AuditedChange
-) -> tuple[BucketImage | None, WindowUsage | None]:
+) -> tuple[BucketImage | None, HourUsage | None]:
     """Return the bucket of a change, and the usage window that the change closes."""
     image = tables.get_bucket(namespace_id, change.subject, change.resource or "")
     return _rolled(image, change.now_ms)
@@ -448,15 +448,13 @@ def _write_change(
     namespace_id: str,
     change: AuditedChange,
     image: BucketImage,
-    closed: WindowUsage | None,
+    closed: HourUsage | None,
 ) -> None:
     resource = change.resource or ""
     _write(tables, namespace_id, change.subject, resource, image, closed=closed)
 
 
-def _rolled(
-    image: BucketImage | None, now_ms: int
-) -> tuple[BucketImage | None, WindowUsage | None]:
+def _rolled(image: BucketImage | None, now_ms: int) -> tuple[BucketImage | None, HourUsage | None]:
     return (None, None) if image is None else roll(image, now_ms)
 
 
@@ -519,7 +517,7 @@ def _write(
     resource: str,
     image: BucketImage,
     *,
-    closed: WindowUsage | None,
+    closed: HourUsage | None,
 ) -> None:
     """Store a bucket, and the usage of the window that the write closes."""
     if closed is not None:

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
 
-from zae_limiter.admission.usage import BucketHour, open_window, without_holds
+from zae_limiter.admission.image import BucketImage
+from zae_limiter.admission.usage import BucketHour, HourUsage, open_hour, without_holds
 from zae_limiter.embedded.retention import stored_retention
 from zae_limiter.embedded.tables import (
     BucketKey,
@@ -151,9 +152,9 @@ def usage_hours(
 
 
 class _OpenHours:
-    """Usage of windows that were open when their buckets were read.
+    """Usage of hours that were open when their buckets were read.
 
-    A window that is closed before its row is read would be counted twice. A row of the same bucket
+    An hour that is closed before its row is read would be counted twice. A row of the same bucket
     and hour shows this possibility, and then the bucket is read again.
     """
 
@@ -163,10 +164,10 @@ class _OpenHours:
 
     def add(self, buckets: list[BucketRow], first_hour: int, end_hour: int) -> None:
         for bucket in buckets:
-            window = open_window(without_holds(bucket.image, self._now_ms))
-            if window is not None and first_hour <= window.hour < end_hour:
-                hour = BucketHour(bucket.entity_id, bucket.resource, window)
-                self._by_hour.setdefault(window.hour, {})[hour[:2]] = hour
+            usage = self._open(bucket.image)
+            if first_hour <= usage.hour < end_hour and not usage.is_empty:
+                hour = BucketHour(bucket.entity_id, bucket.resource, usage)
+                self._by_hour.setdefault(usage.hour, {})[hour[:2]] = hour
 
     def compare(self, tables: Tables, namespace_id: str, row: BucketHour) -> None:
         """Read a bucket again, in the transaction that has read its row."""
@@ -174,13 +175,16 @@ class _OpenHours:
         if key not in hours:
             return
         image = tables.get_bucket(namespace_id, *key)
-        window = None if image is None else open_window(without_holds(image, self._now_ms))
-        if window is not None and window.hour == row.usage.hour:
-            hours[key] = BucketHour(*key, window)
+        usage = None if image is None else self._open(image)
+        if usage is not None and usage.hour == row.usage.hour and not usage.is_empty:
+            hours[key] = BucketHour(*key, usage)
         else:
             del hours[key]
 
+    def _open(self, image: BucketImage) -> HourUsage:
+        return open_hour(without_holds(image, self._now_ms)).rounded_down()
+
     def before(self, hour: int) -> Iterator[list[BucketHour]]:
-        """Iterate over the open windows before ``hour``, whose rows have all been read."""
+        """Iterate over the open hours before ``hour``, whose rows have all been read."""
         for earlier in sorted(each for each in self._by_hour if each < hour):
             yield list(self._by_hour.pop(earlier).values())

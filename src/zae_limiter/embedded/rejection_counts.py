@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from zae_limiter.admission.image import HOUR_MS, BucketImage
 from zae_limiter.admission.tally import Tally
-from zae_limiter.admission.usage import WindowUsage, roll
+from zae_limiter.admission.usage import HourUsage, roll
 from zae_limiter.concurrency.tallies import BucketKey, NotedTally
 from zae_limiter.embedded.tables import Tables
 
@@ -49,4 +49,4 @@ def _store(tables: Tables, bucket: BucketKey, hour: int, tally: Tally) -> None:
 
 
 def _add_to_row(tables: Tables, bucket: BucketKey, hour: int, tally: Tally) -> None:
-    tables.add_usage(*bucket, WindowUsage(hour, {}, 0, tally=tally))
+    tables.add_usage(*bucket, HourUsage(hour, tally=tally))

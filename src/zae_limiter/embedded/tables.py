@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterator
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from zae_limiter.admission.image import BucketImage
-from zae_limiter.admission.usage import BucketHour, WindowUsage
+from zae_limiter.admission.usage import BucketHour, HourUsage
 from zae_limiter.exceptions import NamespaceStateError
 from zae_limiter.models.audit import AuditEvent
 from zae_limiter.models.config import LevelConfig
@@ -77,7 +77,7 @@ class Tables(Protocol):
 
     # usage, one row per bucket and hour
     def add_usage(
-        self, namespace_id: str, entity_id: str, resource: str, usage: WindowUsage
+        self, namespace_id: str, entity_id: str, resource: str, usage: HourUsage
     ) -> None: ...
     def usage_pages(
         self,

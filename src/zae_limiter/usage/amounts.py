@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import NamedTuple
 
+from zae_limiter.admission.usage import whole_amounts
 from zae_limiter.models.money import in_currency
 from zae_limiter.models.usage import money_label
 from zae_limiter.naming import CURRENCY
@@ -31,8 +32,12 @@ class ShownNames(NamedTuple):
                 currencies[names[name]] = currency
         return cls(names, currencies)
 
-    def amounts(self, counted: Mapping[str, int]) -> dict[str, int | Decimal]:
-        """Return amounts by shown name; those of budgets are in currency units."""
+    def amounts(self, counted_milli: Mapping[str, int]) -> dict[str, int | Decimal]:
+        """Return whole tokens by shown name; amounts of budgets are in currency units."""
+        return self.of_whole(whole_amounts(counted_milli))
+
+    def of_whole(self, counted: Mapping[str, int]) -> dict[str, int | Decimal]:
+        """Return amounts by shown name that are whole tokens already, as those of rejections."""
         return {
             self.by_counted[name]: in_currency(amount) if CURRENCY in name else amount
             for name, amount in counted.items()

@@ -9,7 +9,7 @@ from typing import Any
 from zlib import crc32
 
 from zae_limiter.admission.image import HOUR_MS
-from zae_limiter.admission.usage import BucketHour, WindowUsage
+from zae_limiter.admission.usage import BucketHour, HourUsage
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.notation import parse_period
 from zae_limiter.models.timestamps import iso_from_ms
@@ -53,7 +53,7 @@ class TopUsage:
         # A part (divisor, remainder) has the entities whose hash leaves that remainder.
         self._parts = [(1, 0)]
         self._divisor, self._remainder = 1, 0
-        self._sums: dict[str, WindowUsage] = {}
+        self._sums: dict[str, HourUsage] = {}
         self._consumers: list[EntityUsage] = []
         self._parents: list[EntityUsage] = []
         self._limit_names: set[str] = set()
@@ -120,13 +120,13 @@ class TopUsage:
         )
 
 
-def _entity_usage(entity_id: str, usage: WindowUsage) -> EntityUsage:
-    names = ShownNames.of({**usage.counters, **usage.through_children})
+def _entity_usage(entity_id: str, usage: HourUsage) -> EntityUsage:
+    names = ShownNames.of({**usage.used, **usage.through_children})
     return EntityUsage(
         entity_id,
-        names.amounts(usage.counters),
+        names.amounts(usage.used),
         names.amounts(usage.through_children),
-        usage.events,
+        usage.admitted,
         usage.tally.rejected,
         usage.tally.waited,
         dict(names.currencies),

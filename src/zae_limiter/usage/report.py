@@ -11,8 +11,8 @@ from heapq import nsmallest
 from typing import Any, NamedTuple
 
 from zae_limiter.admission.image import HOUR_MS
-from zae_limiter.admission.tally import NO_TALLY, Refusals
-from zae_limiter.admission.usage import BucketHour, WindowUsage, added
+from zae_limiter.admission.tally import Refusals
+from zae_limiter.admission.usage import BucketHour, HourUsage
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.money import billionths_of, in_currency
 from zae_limiter.models.timestamps import iso_from_ms, ms_from_iso
@@ -117,22 +117,22 @@ def _not_offered(window_type: object, lengths: str) -> str:
     return f"must be one of {lengths}"
 
 
-def _snapshot(key: WindowKey, usage: WindowUsage) -> UsageSnapshot:
+def _snapshot(key: WindowKey, usage: HourUsage) -> UsageSnapshot:
     end_hour = window_end(WindowType(key.window), key.start_hour)
-    names = ShownNames.of({**usage.counters, **usage.through_children, **usage.tally.asked})
+    names = ShownNames.of({**usage.used, **usage.through_children, **usage.tally.asked})
     return UsageSnapshot(
         entity_id=key.entity_id,
         resource=key.resource,
         window_start=iso_from_ms(key.start_hour * HOUR_MS),
         window_end=iso_from_ms(end_hour * HOUR_MS),
         window_type=key.window,
-        counters=names.amounts(usage.counters),
-        total_events=usage.events,
+        counters=names.amounts(usage.used),
+        total_events=usage.admitted,
         through_children=names.amounts(usage.through_children),
         rejected=usage.tally.rejected,
         waited=usage.tally.waited,
         rejected_through_children=usage.tally.through_children,
-        rejected_amounts=names.amounts(usage.tally.asked),
+        rejected_amounts=names.of_whole(usage.tally.asked),
         currencies=dict(names.currencies),
         shadowed=usage.tally.shadowed,
         events_elsewhere=usage.tally.elsewhere,
@@ -163,7 +163,7 @@ class UsagePage:
         self._query = query
         self._wanted = min(limit, MAX_PAGE) + 1  # the extra one shows that there is a next page
         self._last = None if next_key is None else _parse_key(next_key)
-        self._windows: dict[WindowKey, WindowUsage] = {}
+        self._windows: dict[WindowKey, HourUsage] = {}
         self._highest: WindowKey | None = (
             None  # if there are enough windows, later ones are left out
         )
@@ -285,10 +285,7 @@ class UsageTotal:
         self._query = query
         self._each_token_once = entity_id is None
         self._is_over_resources = resource is None
-        self._events = 0
-        self._total: dict[str, int] = {}
-        self._through_children: dict[str, int] = {}
-        self._tally = NO_TALLY
+        self._total = HourUsage(query.start_hour)
         self._snapshots = 0
         self._used_windows: set[tuple[str, int]] = set()  # lengths and starts
         self._starts: list[int] = []  # the first and the last start of a window
@@ -300,26 +297,24 @@ class UsageTotal:
             for key in self._query.keys(row):
                 self._count(key, row.usage)
 
-    def _count(self, key: WindowKey, usage: WindowUsage) -> None:
+    def _count(self, key: WindowKey, usage: HourUsage) -> None:
         start = key.start_hour
         latest = self._latest.get(key.window)
         if latest is None or latest.start_hour != start:
             latest = self._latest[key.window] = _LatestWindow(start)
-        if usage.events or any(usage.counters.values()):
+        if usage.admitted or any(usage.used.values()):
             self._used_windows.add((key.window, start))
         bucket = (key.entity_id, key.resource)
         if bucket not in latest.buckets:
             latest.buckets.add(bucket)
             self._snapshots += 1
         self._starts = [min([*self._starts, start]), max([*self._starts, start])]
-        self._events += usage.events
-        self._tally = self._tally.plus(usage.tally.with_names(*bucket))
-        self._through_children = added(self._through_children, usage.through_children)
-        self._total = added(self._total, usage.counters)
+        named = usage._replace(tally=usage.tally.with_names(*bucket))
+        self._total = self._total.plus(named)
 
     def end(self) -> UsageSummary:
         """Return the summary of all hours that were added."""
-        total, through, tally = self._total, self._through_children, self._tally
+        _, total, admitted, through, tally = self._total
         rejected = tally.rejected
         if self._each_token_once:
             total = {name: amount - through.get(name, 0) for name, amount in total.items()}
@@ -342,7 +337,7 @@ class UsageTotal:
             waited=tally.waited,
             currencies=dict(names.currencies),
             shadowed=tally.shadowed,
-            calls=self._events - tally.elsewhere,
+            calls=admitted - tally.elsewhere,
             rejected_calls=tally.rejected - tally.rejected_elsewhere,
             limited_by=None if tally.refusals is None else tally.refusals.frequent,
         )

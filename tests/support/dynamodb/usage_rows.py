@@ -6,7 +6,6 @@ from zae_limiter.items.stored import bucket
 from zae_limiter.items.stored.attributes import n, s
 from zae_limiter.items.stored.keys import BucketId
 from zae_limiter.items.stored.usage import day_row
-from zae_limiter.items.stored.usage.day_row import OriginHour
 
 TEST_ORIGIN = "test"
 _SET = re.compile(r"(#\w+)=(?:if_not_exists\(#\w+,)?(:\w+)")
@@ -43,17 +42,11 @@ def bucket_with_hours(bucket_id, origin, hour, used, *, shard=0, shards=1, finis
 def stored_rows(namespace_id, rows, retention_days=30_000):
     """Return the items of ``BucketHour``s that one origin of each bucket has stored and closed."""
     days = {}
-    for entity_id, resource, window in rows:
-        through = window.through_children
-        used = {
-            name: (amount * 1000, through.get(name, 0) * 1000)
-            for name, amount in window.counters.items()
-        }
-        hour = OriginHour(TEST_ORIGIN, window.hour, used, window.events, window.tally, True)
-        place = (BucketId(namespace_id, entity_id, resource).shard(0), day_row.day_of(window.hour))
-        days.setdefault(place, []).append(hour)
+    for entity_id, resource, usage in rows:
+        place = (BucketId(namespace_id, entity_id, resource).shard(0), day_row.day_of(usage.hour))
+        days.setdefault(place, []).append(usage)
     return [
-        updated(day_row.store(shard_id, hours, retention_days))
+        updated(day_row.store(shard_id, TEST_ORIGIN, hours, retention_days, closes=True))
         for (shard_id, _), hours in days.items()
     ]
 

@@ -72,6 +72,13 @@ def turns(count):
     return [bucket_record(turned(number), 100 + number) for number in range(count)]
 
 
+def row_write(shard_id, *items):
+    """Return the write that stores the finished hours of one day, as an item has shown them."""
+    states = [hours.decode(item) for item in items]
+    finished, closes = [each.finished for each in states], states[-1].closes_day
+    return day_row.store(shard_id, states[0].origin, finished, 30, closes=closes)
+
+
 def is_store(body):
     return body["Key"]["SK"]["S"].startswith("#USAGE#")
 
@@ -81,7 +88,7 @@ def test_a_finished_hour_is_stored_and_then_cleared():
     result = batch.process([bucket_record(item, 7)])
     stored, cleared = batch.calls.bodies
     shard_id = BucketId("ns", "user-1", "api").shard(0)
-    wanted = day_row.store(shard_id, [hours.finished_hour(item)], 30)
+    wanted = row_write(shard_id, item)
     assert stored == {"TableName": "my-table", **wanted.action()}
     key = {name: item[name] for name in ("PK", "SK")}
     wanted = hours.clear(key, hours.decode(item)).action()
@@ -95,7 +102,7 @@ def test_names_that_need_escapes_are_stored_as_they_are():
     user = BucketId("ns", 'a"b\\c ü%s', "api")
     item = bucket_with_hours(user, "0.a-_", 12, 5, finished=(9, 1))
     assert not batch.process([bucket_record(item, 7)]).errors
-    wanted = day_row.store(user.shard(0), [hours.finished_hour(item)], 30).action()
+    wanted = row_write(user.shard(0), item).action()
     assert batch.calls.bodies[0] == {"TableName": "my-table", **wanted}
 
 
@@ -127,14 +134,11 @@ def test_hours_of_a_bucket_that_come_together_are_one_write_for_each_day():
     random.Random(3).shuffle(records)
     result = batch.process([*records, records[0]])
     assert (result.snapshots_updated, result.failed) == (4, [])
-    cleared, *stored = sorted(batch.calls.bodies, key=lambda body: body["Key"]["SK"]["S"])
-    assert [body["Key"]["SK"]["S"][-12:-2] for body in stored] == ["1970-01-01", "1970-01-02"]
-    finished = [hours.finished_hour(item) for item in items]
-    for body, of_day in zip(stored, (finished[:3], finished[3:]), strict=True):
-        assert body == {
-            "TableName": "my-table",
-            **day_row.store(user.shard(0), of_day, 30).action(),
-        }
+    cleared, *days = sorted(batch.calls.bodies, key=lambda body: body["Key"]["SK"]["S"])
+    assert [body["Key"]["SK"]["S"][-12:-2] for body in days] == ["1970-01-01", "1970-01-02"]
+    for body, of_day in zip(days, (items[:3], items[3:]), strict=True):
+        wanted = row_write(user.shard(0), *of_day)
+        assert body == {"TableName": "my-table", **wanted.action()}
     assert {"N": "25"} in cleared["ExpressionAttributeValues"].values()
 
 

@@ -4,9 +4,9 @@ import pytest
 
 from tests.support.dynamodb.streams import TTL_IDENTITY, bucket_record, removal_record
 from tests.support.dynamodb.usage_rows import bucket_with_hours
+from tests.support.hours import hour_of
 from zae_limiter.items.stored import audit
 from zae_limiter.items.stored.bucket import BucketId
-from zae_limiter.items.stored.usage.day_row import OriginHour
 from zae_limiter.models.audit import AuditEvent
 from zae_limiter_aggregator import ConsumptionDelta, ParsedBucketLimit, ParsedBucketRecord
 from zae_limiter_aggregator.stream import ExpiredEvent, MalformedRecord, parse, sequence_number
@@ -20,8 +20,8 @@ AUDITED = audit.encode("ns", EVENT, 90)
 def test_a_turn_shows_the_finished_hour():
     record = parse(bucket_record(TURNED, 7))
     assert isinstance(record, ParsedBucketRecord)
-    assert record.finished == OriginHour("abc", 9, {"rpm": (4000, 0)}, 4)
-    assert (record.sequence_number, record.shard_id, record.state.finished) == ("7", 3, 9)
+    assert record.finished == hour_of(9, {"rpm": 4}, 4)
+    assert (record.sequence_number, record.shard_id, record.state.origin) == ("7", 3, "abc")
     assert record.limits == {"rpm": ParsedBucketLimit("rpm", 4000, 0)}
     assert record.deltas == [ConsumptionDelta("ns", "user", "api", "rpm", 4, 9)]
 

@@ -51,7 +51,7 @@ def test_a_turned_item_reads_the_same_whether_it_is_known_or_not(shard, of_child
     counted = {"ph": n(hour), "u0": n(9), "ua": n(3), "ur": n(2), "uw": n(1), "uq": s("0=7")}
     item = {**item_of(shard, writes=2), "h": n(hour + 1), "b0": n(9), **counted, **of_children}
     bucket = bucket_item.decode(item)
-    assert bucket.finished is not None
+    assert bucket.hours.finished is not None
     for before in ({}, {"k0": n(1)}, {"ph": n(hour - 1), "u0": n(4)}):
         known = bucket_item.decode({**item_of(shard), **before})
         assert bucket_item.decode(item, known) == bucket

@@ -13,6 +13,7 @@ from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.rebase import rebase
 from zae_limiter.admission.shards.tree import Shard
 from zae_limiter.admission.tally import Tally
+from zae_limiter.admission.usage import HourUsage
 from zae_limiter.items.buckets import writes
 from zae_limiter.items.buckets.cache import CachedBucket, FreshBucket
 from zae_limiter.items.buckets.changes import BucketChange
@@ -123,8 +124,9 @@ def test_a_finished_hour_is_stored_before_it_is_turned_over():
     attempt = attempt_at(LATER, item=item)
     _, condition = spelled(attempt.request.update())
     assert f"(attribute_not_exists(ph) OR ph = {HOUR - 1})" in condition
-    is_last = (HOUR - 1) // 24 != HOUR // 24
-    assert attempt.store_first == ("0.origin", HOUR - 1, {"rpm": (5000, 0)}, 2, Tally(1), is_last)
+    assert attempt.store_first.origin == "0.origin"
+    assert attempt.store_first.finished == HourUsage(HOUR - 1, {"rpm": 5000}, 2, tally=Tally(1))
+    assert attempt.store_first.closes_day == ((HOUR - 1) // 24 != HOUR // 24)
 
 
 def test_a_credit_to_a_bucket_that_was_seen_turns_its_hour():
@@ -265,7 +267,7 @@ def test_a_changed_hour_is_decoded_again(change):
 
 def test_a_cleared_hour_is_noticed():
     known = bucket_item.decode({**item_of(), "ph": n(HOUR - 1), "u0": n(1)})
-    assert bucket_item.decode(item_of(writes=2), known).finished is None
+    assert bucket_item.decode(item_of(writes=2), known).hours.finished is None
 
 
 def test_write_ids_of_turns_have_a_time_and_are_renewed_without_the_mark():

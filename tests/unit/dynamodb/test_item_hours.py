@@ -3,12 +3,16 @@
 import pytest
 
 from zae_limiter.admission.tally import Tally
+from zae_limiter.admission.usage import HourUsage
 from zae_limiter.exceptions import IncompatibleSchemaError
 from zae_limiter.items.stored.attributes import n, s
+from zae_limiter.items.stored.bucket import counted_hours
 from zae_limiter.items.stored.usage import hours
-from zae_limiter.items.stored.usage.day_row import OriginHour
 
 KEY = {"PK": s("ns/BUCKET#user#api#2"), "SK": s("#STATE")}
+
+
+FINISHED = HourUsage(9, {"rpm": 4100}, 7, {"rpm": 300}, Tally(1))
 
 
 def turned_item():
@@ -16,6 +20,9 @@ def turned_item():
         **KEY,
         "o": s("2.abc"),
         "h": n(11),
+        "t_rpm": n(0),
+        "t_rpm~0123": n(0),
+        "t_tpm": n(0),
         "p_rpm": s("10:10:60:0"),
         "p_rpm~0123": s("5:5:60:3"),
         "p_tpm": s("100:100:60:1"),
@@ -38,29 +45,30 @@ def turned_item():
 
 def test_the_state_has_the_slots_by_stored_name():
     slots = {"rpm": 0, "rpm~0123": 3, "tpm": 1}
-    state = hours.HourState("2.abc", 11, 9, slots, has_children=True, used_by_children={0})
+    state = hours.HourState("2.abc", 11, FINISHED, slots, has_children=True, used_by_children={0})
     assert hours.decode(turned_item()) == state
 
 
 def test_an_item_of_another_program_has_no_hours():
-    assert hours.counted_hours({**KEY, "p_rpm": s("10:10:60"), "c_rpm": n(9)}) == []
+    assert counted_hours({**KEY, "p_rpm": s("10:10:60"), "c_rpm": n(9)}) == []
 
 
 def test_the_running_hour_is_what_was_consumed_since_it_began():
-    used = {"rpm": (5500, 1000), "tpm": (-2000, 0)}
-    assert hours.running_hour(turned_item()) == OriginHour("2.abc", 11, used, 5, Tally(2))
+    running, finished = counted_hours(turned_item())
+    used = {"rpm": 5500, "tpm": -2000}
+    assert running == HourUsage(11, used, 5, {"rpm": 1000}, Tally(2))
+    assert finished == FINISHED
 
 
 def test_the_finished_hour_leaves_out_limits_that_were_added_later():
-    used = {"rpm": (4100, 300)}
-    assert hours.finished_hour(turned_item()) == OriginHour("2.abc", 9, used, 7, Tally(1))
+    assert hours.decode(turned_item()).finished == FINISHED
 
 
 def test_an_item_that_was_cleared_has_no_finished_hour():
     item = turned_item()
     for name in hours.finished_attributes(hours.decode(item)):
         item.pop(name, None)
-    assert hours.finished_hour(item) is None
+    assert hours.decode(item).finished is None
     assert not {name for name in item if name[0] in "uv"}
 
 
@@ -84,7 +92,7 @@ def test_origins_differ():
 
 @pytest.mark.parametrize(("running", "is_last"), [(11, False), (23, False), (24, True)])
 def test_a_finished_hour_is_the_last_of_its_day_if_another_day_runs(running, is_last):
-    assert hours.finished_hour({**turned_item(), "h": n(running)}).is_last == is_last
+    assert hours.decode({**turned_item(), "h": n(running)}).closes_day == is_last
 
 
 @pytest.mark.parametrize("parameters", ["s:10:600:0", "x:1", "slots:3"])

@@ -10,13 +10,13 @@ from tests.unit.dynamodb.stored import BUCKET_ID, NOW_MS
 from zae_limiter import Limit, OnUnavailable
 from zae_limiter._async.engines.items.entities import MAX_ITEMS
 from zae_limiter.admission.configuration import MAX_CHANGES, ConfigBatch
+from zae_limiter.admission.usage import HourUsage
 from zae_limiter.items.stored import config_writes, configs, entity_items, keys
 from zae_limiter.items.stored import transact_items as actions
 from zae_limiter.items.stored.attributes import n
 from zae_limiter.items.stored.batches import BatchPlan
 from zae_limiter.items.stored.entity_items import EntityItems
 from zae_limiter.items.stored.usage import day_row
-from zae_limiter.items.stored.usage.day_row import OriginHour
 from zae_limiter.models.config import ConfigLevel, LevelChange, LevelConfig
 from zae_limiter.models.limit import MAX_LIMITS
 
@@ -80,10 +80,10 @@ def batches():
 
 def usage_rows():
     """All hours of a day of one bucket item, in one row."""
-    used = {f"limit{each}": (7, 3) for each in range(44)}
-    hours = [OriginHour("31.origin", hour, used, 1) for hour in range(24)]
+    used, through = ({f"limit{each}": amount for each in range(44)} for amount in (7, 3))
+    hours = [HourUsage(hour, used, 1, through) for hour in range(24)]
     shard_id = BUCKET_ID.shard(31)
-    yield actions.update(day_row.store(shard_id, hours, 99))
+    yield actions.update(day_row.store(shard_id, "31.origin", hours, 99))
     yield actions.update(day_row.announce(shard_id, 0, "31.origin", 99))
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.support.dynamodb.usage_rows import updated
 from zae_limiter.admission.tally import Refusals, Tally
-from zae_limiter.admission.usage import WindowUsage
+from zae_limiter.admission.usage import HourUsage, total_of
 from zae_limiter.exceptions import RateLimiterUnavailable
 from zae_limiter.items.stored import (
     audit,
@@ -183,19 +183,21 @@ def test_both_records_of_a_namespace_read_back(status):
         asked=st.dictionaries(names, st.integers(1, 10**12), max_size=3),
     ),
 )
-def test_hours_read_back(hour, used, admitted, tally):
-    stored_hour = day_row.OriginHour("abc", hour, used, admitted, tally)
+def test_hours_read_back(hour, amounts, admitted, tally):
+    used = {name: net for name, (net, _) in amounts.items()}
+    through = {name: of_children for name, (_, of_children) in amounts.items() if of_children}
+    stored_hour = HourUsage(hour, used, admitted, through, tally)
     shard_id = ShardId("ns", "user/1", "a/b.c", 3)
-    for is_last in (True, False):
-        update = day_row.store(shard_id, [stored_hour._replace(is_last=is_last)], 5)
+    for closes in (True, False):
+        update = day_row.store(shard_id, "abc", [stored_hour], 5, closes=closes)
         item = updated(update)
         assert is_plain(item)
         assert day_row.decode_row(stranger(item)) == (
             day_row.RowId(day_row.day_of(hour), "user/1", "a/b.c", 3),
             {(hour, "abc"): stored_hour},
-            frozenset() if is_last else frozenset({"abc"}),
+            frozenset() if closes else frozenset({"abc"}),
         )
-        assert day_row.is_stored(item, stored_hour)
+        assert day_row.is_stored(item, "abc", hour)
     assert day_row.resource_of(item) == "a/b.c"
     assert update.action().get("ConditionExpression") is None
 
@@ -203,41 +205,36 @@ def test_hours_read_back(hour, used, admitted, tally):
 def test_hours_with_different_limits_read_back_from_one_row():
     """A number means another limit in each of them: the names are found by their digest."""
     hours = [
-        day_row.OriginHour("abc", 30, {"rpm": (1000, 0), "tpm": (2000, 0)}, 1),
-        day_row.OriginHour("abc", 31, {"cpm": (3000, 500), "rpm": (4000, 0)}, 2, Tally(1)),
-        day_row.OriginHour("abc", 32, {}, 0),
-        day_row.OriginHour("abc", 33, {"tpm": (5000, 0), "rpm": (0, 0)}, 1, is_last=True),
+        HourUsage(30, {"rpm": 1000, "tpm": 2000}, 1),
+        HourUsage(31, {"cpm": 3000, "rpm": 4000}, 2, {"cpm": 500}, Tally(1)),
+        HourUsage(32),
+        HourUsage(33, {"tpm": 5000, "rpm": 0}, 1),
     ]
     shard_id = ShardId("ns", "user", "api", 0)
-    together = updated(day_row.store(shard_id, hours, 5))
+    together = updated(day_row.store(shard_id, "abc", hours, 5))
     alone = {}
     for each in reversed(hours):
-        alone |= updated(day_row.store(shard_id, [each], 5))
-    read = {
-        place: hour._replace(is_last=place[0] == 33)
-        for place, hour in day_row.decode_row(together).hours.items()
-    }
+        alone |= updated(day_row.store(shard_id, "abc", [each], 5))
+    read = day_row.decode_row(together).hours
     assert read == {(each.hour, "abc"): each for each in hours}
     assert day_row.decode_row(alone).hours == day_row.decode_row(together).hours
     assert sum(name.startswith("n_") for name in together) == 3
 
 
-@pytest.mark.parametrize("is_last", [True, False])
+@pytest.mark.parametrize("closes", [True, False])
 @pytest.mark.parametrize("count", [1, 3])
 @pytest.mark.parametrize("returns_old", [True, False])
-def test_the_text_of_a_store_is_that_of_its_update(is_last, count, returns_old):
+def test_the_text_of_a_store_is_that_of_its_update(closes, count, returns_old):
     shard_id = ShardId("ns", 'a"b\\c ü%s', "api", 3)
     for origin in ("abc", "xyz"):  # the second one fills in the form of the first
-        hours = [
-            day_row.OriginHour(origin, hour, {"rpm": (hour, 0)}, 1, is_last=is_last)
-            for hour in range(count)
-        ]
-        body = json.loads(day_row.store_text("t", shard_id, hours, 5, returns_old=returns_old))
+        hours = [HourUsage(hour, {"rpm": hour}, 1) for hour in range(count)]
+        stored = shard_id, origin, hours, 5
+        body = json.loads(day_row.store_text("t", *stored, closes=closes, returns_old=returns_old))
         assert (body.pop("TableName"), body.pop("ReturnValues", None)) == (
             "t",
             "UPDATED_OLD" if returns_old else None,
         )
-        assert body == day_row.store(shard_id, hours, 5).action()
+        assert body == day_row.store(*stored, closes=closes).action()
 
 
 BY_BUDGET, BY_RPM = LimitedBy("acme", "all", "usd"), LimitedBy("", "", "rpm")
@@ -246,8 +243,8 @@ REFUSED = Tally(3, 1, 0, {"rpm": 5}, 0, 1, 4, Refusals(BY_RPM, 1_700_000_000, BY
 
 def test_what_refused_is_stored_with_its_hour():
     """Names of the bucket itself are left out, and the most frequent one if it is the last."""
-    hour = day_row.OriginHour("abc", 31, {"rpm": (1000, 0)}, 6, REFUSED)
-    item = updated(day_row.store(ShardId("ns", "user", "api", 0), [hour], 5))
+    hour = HourUsage(31, {"rpm": 1000}, 6, tally=REFUSED)
+    item = updated(day_row.store(ShardId("ns", "user", "api", 0), "abc", [hour], 5))
     _, *counts = json.loads(item["07_abc"]["S"])
     assert counts == [
         *(6, [1000], [], 3, 1, 0, {"rpm": 5}, 0, 1, 4),
@@ -263,10 +260,10 @@ def test_what_refused_is_stored_with_the_amounts_of_the_running_hour():
         (Refusals(BY_RPM, 7, BY_RPM, 1), '0=5;[7,1,["rpm"]]'),
         (None, "0=5"),
     ):
-        details = item_hours.Rejections({"rpm": 5}, refusals)
+        details = Tally(asked={"rpm": 5}, refusals=refusals)
         assert item_hours.encode_rejections(details, indexes) == spelled
         assert item_hours.decode_rejections(spelled, indexes) == details
-    nothing_asked = item_hours.Rejections({}, Refusals(BY_RPM, 7, BY_RPM, 1))
+    nothing_asked = Tally(refusals=Refusals(BY_RPM, 7, BY_RPM, 1))
     assert item_hours.decode_rejections(';[7,1,["rpm"]]', indexes) == nothing_asked
 
 
@@ -286,21 +283,20 @@ def test_an_announced_origin_is_open():
 
 
 def test_a_late_credit_is_an_origin_of_its_own():
-    used = {"rpm": (-3000, -1000), "rpm~0123": (-2000, 0)}
-    update = day_row.late_credit(BucketId("ns", "user", "api"), 7, "65f.1", used, 5)
+    credit = HourUsage(7, {"rpm": -5000}, through_children={"rpm": -1000})
+    update = day_row.late_credit(BucketId("ns", "user", "api"), "65f.1", credit, 5)
     row = day_row.decode_row(updated(update))
-    assert row.hours[7, "65f.1"].used_milli == {"rpm": (-5000, -1000)}
+    assert row.hours == {(7, "65f.1"): credit}
     assert row.open_origins == frozenset(), "no bucket has it"
 
 
 def test_origins_add_up_in_whole_tokens():
     hours = [
-        day_row.OriginHour("0.a", 7, {"rpm": (1500, 500), "tpm": (1000, 0)}, 2, Tally(1)),
-        day_row.OriginHour("0.b", 7, {"rpm": (500, 500)}, 1),
+        HourUsage(7, {"rpm": 1500, "tpm": 1999}, 2, {"rpm": 500}, Tally(1)),
+        HourUsage(7, {"rpm": 500}, 1, {"rpm": 500}),
     ]
-    assert day_row.window_usage(7, hours) == WindowUsage(
-        7, {"rpm": 2, "tpm": 1}, 3, {"rpm": 1}, Tally(1)
-    )
+    total = HourUsage(7, {"rpm": 2000, "tpm": 1000}, 3, {"rpm": 1000}, Tally(1))
+    assert total_of(hours).rounded_down() == total
 
 
 def test_usage_expires_when_its_retention_ends():

@@ -2,6 +2,7 @@
 
 import random
 
+from tests.support.hours import hour_of
 from zae_limiter._sync.engines.items.usage.live import LiveHours
 from zae_limiter._sync.engines.items.usage.reading import (
     HELD,
@@ -10,7 +11,7 @@ from zae_limiter._sync.engines.items.usage.reading import (
     UsageDays,
 )
 from zae_limiter.admission.tally import Tally
-from zae_limiter.items.stored.usage.day_row import OriginHour, RowId, UsageRow
+from zae_limiter.items.stored.usage.day_row import RowId, UsageRow
 
 EVER = HourRange(-100, 1000)
 
@@ -32,12 +33,12 @@ class NoCalls:
     """A client that is never called: no row is open."""
 
 
-def counted(origin, hour, tokens):
-    return OriginHour(origin, hour, {"rpm": (tokens * 1000, 0)}, 1)
-
-
-def of(*hours):
-    return {(each.hour, each.origin): each for each in hours}
+def counted(hour, **tokens_by_origin):
+    """Return an hour as some origins have counted it, by hour and origin."""
+    return {
+        (hour, origin): hour_of(hour, {"rpm": tokens})
+        for origin, tokens in tokens_by_origin.items()
+    }
 
 
 def all_hours(days):
@@ -58,29 +59,30 @@ def test_every_hour_comes_once_and_in_the_order_of_days():
                     is_stored, is_live = dice.choice([(1, 0), (0, 1), (1, 1)])
                     origin = f"x{shard}"
                     if is_stored:
-                        stored.append(UsageRow(row_id, of(counted(origin, hour, 1))))
+                        stored.append(UsageRow(row_id, counted(hour, **{origin: 1})))
                     if is_live:
-                        live[row_id] = of(counted(origin, hour, 1), counted("y", hour, 10))
+                        live[row_id] = counted(hour, **{origin: 1}, y=10)
                     place = (hour, resource)
                     expected[place] = expected.get(place, 0) + (11 if is_live else 1)
         days = UsageDays(NoCalls(), "ns", Rows(stored, dice), LiveHours(live, set()), EVER)
         rows = [row for page in all_hours(days) for row in page]
         order = [(row.usage.hour // 24, row.resource, row.usage.hour) for row in rows]
         assert order == sorted(order)
-        found = {(row.usage.hour, row.resource): row.usage.counters["rpm"] for row in rows}
+        found = {(row.usage.hour, row.resource): row.usage.used["rpm"] // 1000 for row in rows}
         assert (found, len(found)) == (expected, len(rows))
 
 
 def test_hours_in_which_nothing_was_counted_are_left_out():
-    empty = OriginHour("x", 3, {"rpm": (0, 0)}, 0)
-    rejected = OriginHour("x", 4, {"rpm": (0, 0)}, 0, Tally(2))
-    rows = [UsageRow(RowId(0, "user", "api", 0), of(empty, rejected))]
+    empty, rejected = hour_of(3, {"rpm": 0}, 0), hour_of(4, {"rpm": 0}, 0, tally=Tally(2))
+    hours = {(3, "x"): empty, (4, "x"): rejected}
+    rows = [UsageRow(RowId(0, "user", "api", 0), hours)]
     days = UsageDays(NoCalls(), "ns", Rows(rows, random.Random(1)), LiveHours({}, set()), EVER)
     assert [[row.usage.hour for row in page] for page in all_hours(days)] == [[4]]
 
 
 def test_hours_outside_of_the_range_are_left_out():
-    rows = [UsageRow(RowId(0, "user", "api", 0), of(*(counted("x", hour, 1) for hour in range(9))))]
+    hours = {(hour, "x"): hour_of(hour, {"rpm": 1}) for hour in range(9)}
+    rows = [UsageRow(RowId(0, "user", "api", 0), hours)]
     rows_source, live = Rows(rows, random.Random(1)), LiveHours({}, set())
     days = UsageDays(NoCalls(), "ns", rows_source, live, HourRange(3, 6))
     assert [[row.usage.hour for row in page] for page in all_hours(days)] == [[3, 4, 5]]

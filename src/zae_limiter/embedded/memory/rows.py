@@ -9,7 +9,7 @@ from typing import Any
 from zae_limiter.admission.image import BucketImage, LimitState, Rate
 from zae_limiter.admission.rate_text import rate_of, text_of
 from zae_limiter.admission.tally import Tally
-from zae_limiter.admission.usage import WindowUsage
+from zae_limiter.admission.usage import HourUsage, milli_of, whole_amounts
 from zae_limiter.admission.windows import plain_quota, quota_of
 from zae_limiter.models.audit import AuditEvent
 from zae_limiter.models.config import LevelConfig, OnUnavailable
@@ -97,19 +97,21 @@ def _tally(fields: tuple[Any, ...]) -> Tally:
     return Tally.from_stored(fields)
 
 
-def pack_usage(usage: WindowUsage) -> bytes:
-    fields: list[Any] = [usage.counters, usage.events]
+def pack_usage(usage: HourUsage) -> bytes:
+    """Return ``(whole tokens, admitted, ...)``."""
+    fields: list[Any] = [whole_amounts(usage.used), usage.admitted]
     if usage.through_children or not usage.tally.is_empty:
-        fields += (dict(usage.through_children), _plain_tally(usage.tally))
+        fields += (whole_amounts(usage.through_children), _plain_tally(usage.tally))
     return pack(fields)
 
 
-def unpack_usage(hour: int, packed: bytes) -> WindowUsage:
-    counters, events, *more = loads(packed)
+def unpack_usage(hour: int, packed: bytes) -> HourUsage:
+    used, admitted, *more = loads(packed)
+    usage = HourUsage(hour, milli_of(used), admitted)
     if not more:
-        return WindowUsage(hour, counters, events)
+        return usage
     through_children, tally = more
-    return WindowUsage(hour, counters, events, through_children, _tally(tally))
+    return usage._replace(through_children=milli_of(through_children), tally=_tally(tally))
 
 
 def pack_config(config: LevelConfig) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
-from zae_limiter.admission.usage import BucketHour, WindowUsage
+from zae_limiter.admission.usage import BucketHour, HourUsage
 from zae_limiter.embedded.memory import rows as stored
 from zae_limiter.embedded.memory.partitioned import Partitioned
 from zae_limiter.embedded.memory.spaces import SpaceTables
@@ -23,9 +23,7 @@ class UsageTables(SpaceTables):
         super().__init__()
         self._usage: dict[int, _Hour] = {}
 
-    def add_usage(
-        self, namespace_id: str, entity_id: str, resource: str, usage: WindowUsage
-    ) -> None:
+    def add_usage(self, namespace_id: str, entity_id: str, resource: str, usage: HourUsage) -> None:
         hour = usage.hour
         by_resource = self._usage.setdefault(hour, {}).setdefault(namespace_id, {})
         entities = by_resource.get(resource)

@@ -11,7 +11,7 @@ from typing import Any
 from zae_limiter.admission.image import BucketImage, LimitState, Rate, is_quota
 from zae_limiter.admission.rate_text import rate_of, text_of
 from zae_limiter.admission.tally import Tally
-from zae_limiter.admission.usage import WindowUsage
+from zae_limiter.admission.usage import HourUsage, milli_of, whole_amounts
 from zae_limiter.admission.windows import QUOTA_FIELDS, plain_quota, quota_of
 from zae_limiter.exceptions import IncompatibleSchemaError, RateLimiterUnavailable
 from zae_limiter.models.audit import AuditEvent
@@ -196,20 +196,20 @@ def decode_event(row: Row) -> AuditEvent:
     return AuditEvent(event_id, timestamp, action, entity_id, principal, resource, body)
 
 
-def encode_usage(usage: WindowUsage) -> Row:
-    hour, counters, events, through_children, tally = usage
-    through = _encode(dict(through_children))
-    return hour, _encode(counters), events, through, encode_tally(tally)
+def encode_usage(usage: HourUsage) -> Row:
+    hour, used, admitted, through_children, tally = usage
+    through = _encode(whole_amounts(through_children))
+    return hour, _encode(whole_amounts(used)), admitted, through, encode_tally(tally)
 
 
 def decode_usage(
     hour: int, counters: str, events: int, through_children: str, tally: str
-) -> WindowUsage:
-    return WindowUsage(
+) -> HourUsage:
+    return HourUsage(
         hour,
-        decode_document(counters),
+        milli_of(decode_document(counters)),
         events,
-        decode_document(through_children),
+        milli_of(decode_document(through_children)),
         decode_tally(_decode(tally)[0]),
     )
 

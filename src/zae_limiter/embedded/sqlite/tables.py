@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from zae_limiter.admission.image import BucketImage
-from zae_limiter.admission.usage import BucketHour, WindowUsage
+from zae_limiter.admission.usage import BucketHour, HourUsage
 from zae_limiter.embedded.sqlite import rows as stored
 from zae_limiter.embedded.sqlite.registry_tables import KEY, NO_LIMIT, RegistryTables
 from zae_limiter.embedded.sqlite.schema import OWNED_TABLES
@@ -147,9 +147,7 @@ class SqliteTables(RegistryTables):
 
     # --- usage
 
-    def add_usage(
-        self, namespace_id: str, entity_id: str, resource: str, usage: WindowUsage
-    ) -> None:
+    def add_usage(self, namespace_id: str, entity_id: str, resource: str, usage: HourUsage) -> None:
         key = (namespace_id, entity_id, resource)
         if self._execute(_NEW_USAGE, (*key, *stored.encode_usage(usage))).rowcount:
             return  # the usual case: a bucket's hour is stored once

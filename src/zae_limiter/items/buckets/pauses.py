@@ -16,6 +16,7 @@ from zae_limiter.admission.moves import Move, first_move
 from zae_limiter.admission.quotas import QuotaMove
 from zae_limiter.admission.rebase import full_bucket
 from zae_limiter.admission.settle import with_quotas
+from zae_limiter.admission.usage import HourUsage
 from zae_limiter.items.buckets.writes import NOTHING
 from zae_limiter.items.stored import bucket as stored
 from zae_limiter.items.stored.attributes import Item
@@ -99,7 +100,7 @@ def new_bucket(
         rates,
         image.config_version,
         now_ms,
-        HourCounts(HourForm.COUNT, hour, origin=origin),
+        HourCounts(HourForm.COUNT, HourUsage(hour), origin=origin),
         paused_until_ms=paused_until_ms,
         hold_writes=[each.holds for each in topped],
     )

@@ -22,13 +22,13 @@ from zae_limiter.admission.rebase import (
 )
 from zae_limiter.admission.slots import with_slot_limits
 from zae_limiter.admission.tally import NO_TALLY, Tally
+from zae_limiter.admission.usage import NO_AMOUNTS, HourUsage
 from zae_limiter.items.buckets.cache import FreshBucket, KnownBucket
 from zae_limiter.items.buckets.changes import BucketChange, through_children, total_at
 from zae_limiter.items.buckets.planned_quotas import PlannedQuotas
 from zae_limiter.items.buckets.planned_slots import Moments, PlannedSlots
 from zae_limiter.items.buckets.turning import (
     BegunHour,
-    Counted,
     Turn,
     counts_of_running_hour,
     hour_counts,
@@ -51,10 +51,9 @@ from zae_limiter.items.stored.bucket_updates import (
 from zae_limiter.items.stored.charge_template import TemplatedCharge
 from zae_limiter.items.stored.update_expression import UpdateExpression
 from zae_limiter.items.stored.usage.clauses import HourCounts, HourForm
-from zae_limiter.items.stored.usage.day_row import OriginHour
 from zae_limiter.items.stored.usage.hours import (
     TURN_MARK,
-    Rejections,
+    HourState,
     encode_rejections,
     new_origin,
 )
@@ -88,8 +87,8 @@ class PlannedWrite:
     those of the changes that the write carries, ``net_milli`` the amounts that it takes from each
     limit, ``moves`` are listed for the counters.
 
-    ``store_first`` is a finished hour that must be stored before the write is sent, since the write
-    drops it from the item. ``begins_hour`` is the hour that the write begins, if any.
+    ``store_first`` has a finished hour that must be stored before the write is sent, since the
+    write drops it from the item. ``begins_hour`` is the hour that the write begins, if any.
     ``tally`` counts acquires that ended before the write. ``late_credits`` are counted as usage
     after the write, beside the item: credits to limits that the bucket does not have any more.
     ``moments`` are those at which slots of the changes expire, by position. ``may_leave_debt`` says
@@ -105,7 +104,7 @@ class PlannedWrite:
     may_leave_debt: bool = True
     previous_write_id: str | None = None
     guarded_retry: Callable[[], UpdateExpression] | None = None
-    store_first: OriginHour | None = None
+    store_first: HourState | None = None
     begins_hour: BegunHour | None = None
     moments: Mapping[int, Moments] | None = None
     quotas: PlannedQuotas | None = None
@@ -301,17 +300,17 @@ def _counts_of_hour(
         tally = tally._replace(elsewhere=carried.elsewhere)
     if is_running and not carried.through_milli and tally.is_empty:
         return None
-    counted = Counted(carried.admitted, tally, carried.through_milli)
+    added = HourUsage(hour, NO_AMOUNTS, carried.admitted, carried.through_milli, tally)
     if is_running:
-        return counts_of_running_hour(bucket, hour, counted)
+        return counts_of_running_hour(bucket, added)
     return hour_counts(
         known,
         bucket,
         context.now_ms,
+        added,
         usage_ms=context.usage_ms,
         is_turning=context.is_turning,
         is_aggregated=context.is_aggregated,
-        counted=counted,
     )
 
 
@@ -378,16 +377,12 @@ def first(
         keeps=False,
         keeps_ids=bucket_item.keeps_earlier_ids(rates),
     )
+    tally = context.tally._replace(elsewhere=carried.elsewhere)
     counts = HourCounts(
         form=HourForm.COUNT,
-        hour=hour,
-        admitted=carried.admitted,
-        tally=context.tally._replace(elsewhere=carried.elsewhere),
-        through_milli=carried.through_milli,
+        added=HourUsage(hour, NO_AMOUNTS, carried.admitted, carried.through_milli, tally),
         origin=new_origin(),
-        rejections=encode_rejections(
-            Rejections.of(context.tally), bucket_item.limit_indexes(rates)
-        ),
+        rejections=encode_rejections(tally, bucket_item.limit_indexes(rates)),
     )
     new_bucket = NewBucket(
         key=bucket_item.key(*shard_id),
@@ -442,15 +437,15 @@ def rebase(
         keeps = turns or has_room(without_drops(bucket.image, target).limits)
     drops = [] if keeps else _drops_of_one_write(bucket, target)
     target = _reachable(bucket, target, drops, turns=keeps)
-    counted = Counted(through_milli=_forgotten_of_children(bucket.image, target))
+    forgotten = _forgotten_of_children(bucket.image, target)
+    added = HourUsage(now_ms // HOUR_MS, through_children=forgotten)
     if turns:
-        fresh = FreshBucket(bucket)
-        counts = hour_counts(fresh, bucket, now_ms, usage_ms=usage_ms, counted=counted)
+        counts = hour_counts(FreshBucket(bucket), bucket, now_ms, added, usage_ms=usage_ms)
         turn = turn_of(bucket, counts, context.write_id)
-    elif counted.through_milli:
-        counts = counts_of_running_hour(bucket, now_ms // HOUR_MS, counted)
-    elif bucket.image.limits.keys() - target.limits.keys():
-        turn = turn._replace(store_first=bucket.finished)
+    elif forgotten:
+        counts = counts_of_running_hour(bucket, added)
+    elif bucket.image.limits.keys() - target.limits.keys() and bucket.hours.finished is not None:
+        turn = turn._replace(store_first=bucket.hours)
     until_ms = expires_ms(target, in_force.at(bucket.shard), now_ms, usage_ms)
     write_id = turn.write_id + STRUCTURAL
     trailer = WriteTrailer(

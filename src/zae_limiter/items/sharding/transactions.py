@@ -9,7 +9,6 @@ for the earlier one, and of two shards that contradict each other the higher gen
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from types import MappingProxyType
 from typing import NamedTuple
 
 from zae_limiter import schema
@@ -20,8 +19,9 @@ from zae_limiter.admission.shards import split_merge
 from zae_limiter.admission.shards.tree import Shard, live
 from zae_limiter.admission.slots import SlotWrite
 from zae_limiter.admission.tally import NO_TALLY, Tally
+from zae_limiter.admission.usage import NO_AMOUNTS, HourUsage
 from zae_limiter.items.buckets.cache import FreshBucket
-from zae_limiter.items.buckets.turning import BegunHour, Counted, hour_counts, is_over, turn_of
+from zae_limiter.items.buckets.turning import BegunHour, hour_counts, is_over, turn_of
 from zae_limiter.items.stored import bucket as stored
 from zae_limiter.items.stored import keys, removal
 from zae_limiter.items.stored import transact_items as actions
@@ -39,10 +39,15 @@ from zae_limiter.items.stored.keys import Key
 from zae_limiter.items.stored.transact_items import Action
 from zae_limiter.items.stored.update_expression import UpdateExpression
 from zae_limiter.items.stored.usage import clauses
-from zae_limiter.items.stored.usage.day_row import OriginHour
-from zae_limiter.items.stored.usage.hours import ADMITTED, HOUR, ORIGIN, TURN_MARK, new_origin
+from zae_limiter.items.stored.usage.hours import (
+    ADMITTED,
+    HOUR,
+    ORIGIN,
+    TURN_MARK,
+    HourState,
+    new_origin,
+)
 
-NOTHING: Mapping[str, int] = MappingProxyType({})
 _COPIED = (stored.DIGEST, stored.NOT_BEFORE, stored.VERSION, stored.CASCADE, stored.PARENT)
 
 
@@ -137,18 +142,18 @@ class ShardMoves(NamedTuple):
     moves: list[Move]
     slot_writes: Sequence[SlotWrite] = ()
     hold_writes: Sequence[HoldWrite] = ()
-    through_milli: Mapping[str, int] = NOTHING
+    through_milli: Mapping[str, int] = NO_AMOUNTS
 
 
 class Gathering(NamedTuple):
     """A transaction of several shards.
 
-    ``store_first`` are finished hours that must be stored before it is sent, ``begins_hours`` the
+    ``store_first`` have finished hours that must be stored before it is sent, ``begins_hours`` the
     hours that it begins, both by the number of their shard.
     """
 
     actions: list[Action]
-    store_first: dict[int, OriginHour]
+    store_first: dict[int, HourState]
     begins_hours: dict[int, BegunHour]
 
 
@@ -159,7 +164,7 @@ def gather(
     *,
     now_ms: int,
     usage_ms: int,
-    through_milli: Mapping[str, int] = NOTHING,
+    through_milli: Mapping[str, int] = NO_AMOUNTS,
     elsewhere: int = 0,
 ) -> Gathering:
     """Make the moves of several shards at once; the first one counts the admission.
@@ -180,8 +185,8 @@ def gather(
                 FreshBucket(bucket),
                 bucket,
                 now_ms,
+                HourUsage(now_ms // HOUR_MS, NO_AMOUNTS, trailer.admitted, through, tally),
                 usage_ms=usage_ms,
-                counted=Counted(trailer.admitted, tally, through),
             )
             turn = turn_of(bucket, counts, write_id)
             trailer = WriteTrailer.to(bucket, turn.write_id)

@@ -57,14 +57,13 @@ from zae_limiter.admission.image import (
 )
 from zae_limiter.admission.rate_text import rate_of, text_of
 from zae_limiter.admission.shards.tree import WHOLE, Shard, of_shard
-from zae_limiter.admission.usage import held_usage
+from zae_limiter.admission.usage import HourUsage, open_hour, without_holds
 from zae_limiter.admission.windows import HoldName, QuotaState, Terms
 from zae_limiter.exceptions import IncompatibleSchemaError
 from zae_limiter.items.stored.attributes import Item, flag, n, s
 from zae_limiter.items.stored.keys import BucketId as BucketId  # noqa: PLC0414 - exported
 from zae_limiter.items.stored.keys import ShardId as ShardId  # noqa: PLC0414 - exported
 from zae_limiter.items.stored.usage import hours as item_hours
-from zae_limiter.items.stored.usage.day_row import OriginHour
 from zae_limiter.items.stored.usage.hours import (
     ADMITTED,
     CHILDREN,
@@ -103,9 +102,8 @@ class StoredBucket:
     """A bucket, or one shard of it, as one item holds it.
 
     The image is at the shard's own rates; ``rates`` are those of the whole, where they differ.
-    ``finished`` is the hour that has ended but may not be stored yet. ``absent`` names attributes
-    whose appearance means that children count in the bucket; it is for ``decode``. ``rejections``
-    is the text about those of the running hour.
+    ``absent`` names attributes whose appearance means that children count in the bucket; it is for
+    ``decode``. ``rejections`` is the text about those of the running hour.
     """
 
     image: BucketImage
@@ -115,7 +113,6 @@ class StoredBucket:
     write_id: str = ""
     shard: Shard = WHOLE
     rates: Mapping[str, Rate] | None = None
-    finished: OriginHour | None = None
     absent: tuple[str, ...] = ()
     rejections: str = ""
 
@@ -203,17 +200,41 @@ def in_full(item: Item) -> StoredBucket:
     return replace(bucket, image=image)
 
 
-def counted_hours(item: Item, now_ms: int | None = None) -> list[OriginHour]:
+def counted_hours(item: Item, now_ms: int | None = None) -> list[HourUsage]:
     """Return the running hour of an item, and the finished one if the item still holds it.
 
     What calls hold of quotas is left out of the running hour. Given a moment, only what dead calls
     hold is left out, which is what has expired by then.
+
+    An item that another program has written counts no hours, and can still be removed.
     """
-    counted = item_hours.counted_hours(item)
-    if not counted or not any(map(is_held_amount, item)):
-        return counted
-    held = held_usage(decode(item).image, now_ms)
-    return [item_hours.without_held(counted[0], item, held), *counted[1:]]
+    if HOUR not in item:
+        return []
+    indexes = item_hours.limit_indexes_of(item)
+    finished = item_hours.finished_hour(item, indexes)
+    running = _running_hour(item, indexes, now_ms)
+    return [running] if finished is None else [running, finished]
+
+
+def _running_hour(item: Item, indexes: Mapping[str, int], now_ms: int | None) -> HourUsage:
+    limits = _limits(item, indexes)
+    through = {
+        name: amount
+        for name, amount in item_hours.through_children(item, indexes).items()
+        if name in limits and not is_slots(limits[name].rate)
+    }
+    image = BucketImage(
+        limits,
+        0,
+        None,
+        int(item[HOUR]["N"]),
+        item_hours.amount_of(item, ADMITTED),
+        through_children=through,
+        tally=item_hours.running_tally(item, indexes),
+    )
+    usage = open_hour(without_holds(_with_quotas(item, image, indexes), now_ms))
+    nonzero = {name: amount for name, amount in usage.through_children.items() if amount}
+    return usage._replace(through_children=nonzero)
 
 
 def is_held_amount(attribute: str) -> bool:
@@ -228,24 +249,13 @@ def merged_milli(item: Item, name: str) -> int:
 
 def _decode(item: Item) -> StoredBucket:
     hours = item_hours.decode(item)
-    limits = {}
-    for name, value in item.items():
-        if name.startswith(BALANCE):
-            limit = name[2:]
-            limits[limit] = LimitState(
-                int(value["N"]),
-                unpack(item[PARAMETERS + limit]["S"]),
-                int(item[CONSUMED + limit]["N"]),
-                item_hours.consumed_before(item, hours.indexes[limit]),
-                number=item_hours.life_number_of(item[PARAMETERS + limit]["S"]),
-            )
+    limits = _limits(item, hours.indexes)
     bucket = StoredBucket(
         _image(item, limits),
         item[DIGEST]["S"],
         hours,
         int(item[GENERATION]["N"]),
         item[WRITE_ID]["S"],
-        finished=item_hours.finished_hour(item, hours),
         absent=_absent(hours),
         rejections=item_hours.rejections_text(item),
     )
@@ -258,6 +268,21 @@ def _decode(item: Item) -> StoredBucket:
         bucket = replace(bucket, image=paused)
     shards = int(item[SHARDS]["N"])
     return bucket if shards == UNSHARDED else _one_of(shards, bucket, item)
+
+
+def _limits(item: Item, indexes: Mapping[str, int]) -> dict[str, LimitState]:
+    limits = {}
+    for name, value in item.items():
+        if name.startswith(BALANCE):
+            limit = name[2:]
+            limits[limit] = LimitState(
+                int(value["N"]),
+                unpack(item[PARAMETERS + limit]["S"]),
+                int(item[CONSUMED + limit]["N"]),
+                item_hours.consumed_before(item, indexes[limit]),
+                number=item_hours.life_number_of(item[PARAMETERS + limit]["S"]),
+            )
+    return limits
 
 
 def _absent(hours: HourState) -> tuple[str, ...]:
@@ -273,7 +298,7 @@ def _decode_again(item: Item, known: StoredBucket) -> StoredBucket:
     Its hours are decoded only if it was turned or cleared. A full decoding takes four times as long
     as this function, and twice as long after a write that turns the hour.
     """
-    hours, finished = known.hours, known.finished
+    hours = known.hours
     if (
         item[ORIGIN]["S"] != hours.origin
         or int(item[SHARDS]["N"]) != known.shard.n
@@ -283,13 +308,12 @@ def _decode_again(item: Item, known: StoredBucket) -> StoredBucket:
     for name in known.absent:
         if name in item:
             return _decode(item)
-    had_finished, has_finished = finished is not None, FINISHED in item
+    had_finished, has_finished = hours.finished is not None, FINISHED in item
     has_other_hours = int(item[HOUR]["N"]) != hours.hour or has_finished != had_finished
     if has_other_hours:
         if hours.has_children:
             return _decode(item)
         hours = item_hours.decode_without_children(item, hours)
-        finished = item_hours.finished_hour(item, hours)
     before = known.image
     limits, has_quotas = {}, False
     for limit, state in before.limits.items():
@@ -315,7 +339,6 @@ def _decode_again(item: Item, known: StoredBucket) -> StoredBucket:
         item[WRITE_ID]["S"],
         known.shard,
         known.rates,
-        finished,
         known.absent,
         item_hours.rejections_text(item),
     )

@@ -281,7 +281,7 @@ def first_write(
     if only_if_absent:
         update.require(absent)
     else:
-        is_full = [*_is_full(update, moves, digest, counts.hour), *is_no_repetition]
+        is_full = [*_is_full(update, moves, digest, counts.added.hour), *is_no_repetition]
         update.require(f"({absent} OR ({' AND '.join(is_full)}))")
     for each in moves:
         assert each.put is not None
@@ -296,7 +296,7 @@ def first_write(
     update.set_if_missing(stored.VERSION, n(new_bucket.version))
     update.set_if_missing(stored.GENERATION, n(new_bucket.generation))
     update.set_if_missing(ORIGIN, s(counts.origin))
-    update.set_if_missing(HOUR, n(counts.hour))
+    update.set_if_missing(HOUR, n(counts.added.hour))
     update.add(stored.WRITES, 1)
     clauses.count_in_hour(update, counts, indexes)
     write_slots(update, new_bucket.slot_writes, indexes)
@@ -398,7 +398,7 @@ def _fold_hours(
     hours = bucket.hours
     update.require_equal(ORIGIN, s(hours.origin))
     update.require_equal(HOUR, n(hours.hour))
-    clauses.require_stored(update, hours.finished)
+    clauses.require_stored(update, None if hours.finished is None else hours.finished.hour)
     if hours.finished is not None:
         for name in finished_attributes(hours):
             update.remove(name)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from zae_limiter import schema
+from zae_limiter.admission.usage import HourUsage
 from zae_limiter.items.stored import transact_items as actions
 from zae_limiter.items.stored.attributes import Item, text
 from zae_limiter.items.stored.bucket import (
@@ -20,7 +21,7 @@ from zae_limiter.items.stored.bucket import (
 )
 from zae_limiter.items.stored.transact_items import Action
 from zae_limiter.items.stored.usage import day_row
-from zae_limiter.items.stored.usage.day_row import OriginHour, day_of
+from zae_limiter.items.stored.usage.day_row import day_of
 from zae_limiter.items.stored.usage.hours import ORIGIN
 
 MAX_ROWS = 2  # usage rows of one item: its running hour may be of another day than the finished
@@ -43,21 +44,15 @@ def stored_hours(items: Iterable[Item], retention_days: int) -> list[Action]:
     """
     if not retention_days:
         return []
-    rows: dict[tuple[ShardId, int], list[OriginHour]] = {}
+    stored: list[Action] = []
     for item in items:
         shard_id = ShardId(*schema.parse_bucket_pk(text(item["PK"])))
-        for origin_hour in counted_hours(item):
-            if _is_used(origin_hour):
-                last = origin_hour._replace(is_last=True)
-                rows.setdefault((shard_id, day_of(origin_hour.hour)), []).append(last)
-    return [
-        actions.update(day_row.store(shard_id, origin_hours, retention_days))
-        for (shard_id, _), origin_hours in rows.items()
-    ]
-
-
-def _is_used(origin_hour: OriginHour) -> bool:
-    """Return whether an hour has counts; an hour without counts need not be stored."""
-    amounts = origin_hour.used_milli.values()
-    is_counted = bool(origin_hour.admitted) or not origin_hour.tally.is_empty
-    return is_counted or any(map(any, amounts))
+        days: dict[int, list[HourUsage]] = {}
+        for usage in counted_hours(item):
+            if not usage.is_empty:  # otherwise it need not be stored
+                days.setdefault(day_of(usage.hour), []).append(usage)
+        for hours in days.values():
+            origin = text(item[ORIGIN])
+            row = day_row.store(shard_id, origin, hours, retention_days, closes=True)
+            stored.append(actions.update(row))
+    return stored

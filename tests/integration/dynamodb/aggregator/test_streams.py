@@ -8,10 +8,10 @@ import pytest
 from tests.integration.dynamodb.ports.world import NS, Raw
 from tests.support.dynamodb.streams import stream_records
 from tests.support.dynamodb.usage_rows import bucket_with_hours
+from tests.support.hours import hour_of
 from zae_limiter.items.stored import keys
 from zae_limiter.items.stored.bucket import BucketId
 from zae_limiter.items.stored.usage import day_row, hours
-from zae_limiter.items.stored.usage.day_row import OriginHour
 from zae_limiter_aggregator import handler
 
 USERS = [BucketId(NS, f"user-{number}", "api") for number in range(5)]
@@ -73,9 +73,7 @@ def life(raw):
         origin = f"0.x{number}"
         raw.put(bucket_with_hours(user, origin, HOUR, number))
         charge(raw, user, 10)
-        expected[user.entity_id, HOUR] = {
-            origin: OriginHour(origin, HOUR, {"rpm": ((10 + number) * 1000, 0)}, number + 1)
-        }
+        expected[user.entity_id, HOUR] = {origin: hour_of(HOUR, {"rpm": 10 + number}, number + 1)}
         turn(raw, user, HOUR + 2, 7)
         charge(raw, user, 1)
     return expected
@@ -114,9 +112,7 @@ def test_deliveries_may_be_doubled_shuffled_late_and_split(raw, endpoint, seed):
     for user in USERS:  # another hour, whose records come together with the old ones
         turn(raw, user, HOUR + 5, 1)
         origin = next(iter(expected[user.entity_id, HOUR]))
-        expected[user.entity_id, HOUR + 2] = {
-            origin: OriginHour(origin, HOUR + 2, {"rpm": (8000, 0)}, 2)
-        }
+        expected[user.entity_id, HOUR + 2] = {origin: hour_of(HOUR + 2, {"rpm": 8}, 2)}
     everything = first + stream_records(endpoint, raw.table)
     dice.shuffle(everything)
     while everything:

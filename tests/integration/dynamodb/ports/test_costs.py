@@ -2,9 +2,10 @@
 
 from tests.integration.dynamodb.ports.world import NOW_MS, NS, delete_limits, limits, set_limits
 from tests.support.dynamodb.usage_rows import stored_rows
+from tests.support.hours import hour_of
 from zae_limiter import schema
 from zae_limiter.admission.image import HOUR_MS
-from zae_limiter.admission.usage import BucketHour, WindowUsage
+from zae_limiter.admission.usage import BucketHour
 from zae_limiter.items.stored import bucket as bucket_item
 from zae_limiter.items.stored.attributes import n
 from zae_limiter.models.entity import Entity
@@ -96,7 +97,7 @@ async def test_namespaces(proxied, proxy):
 
 async def test_history(proxied, proxy, raw):
     cost, hourly = Meter(proxy), UsageQuery.parse("hourly", None, None)
-    hours = [WindowUsage(NOW_MS // HOUR_MS + hour, {"rpm": 1}, 1) for hour in range(100)]
+    hours = [hour_of(NOW_MS // HOUR_MS + hour, {"rpm": 1}, 1) for hour in range(100)]
     raw.put(*stored_rows(NS, [BucketHour("user", "api", each) for each in hours]))
     page = proxied.usage.page
     # The bucket, which has no live hours, and 4 rows of some 500 bytes, consistently.

@@ -7,7 +7,8 @@ import pytest
 
 from tests.integration.dynamodb.ports.world import NOW_MS, NS, limits, set_limits
 from tests.support.dynamodb.usage_rows import stored_rows
-from zae_limiter.admission.usage import BucketHour, WindowUsage
+from tests.support.hours import hour_of
+from zae_limiter.admission.usage import BucketHour
 from zae_limiter.exceptions import EntityExistsError, PermissionDenied, ValidationError
 from zae_limiter.items.stored import bucket as bucket_item
 from zae_limiter.items.stored import config_writes, keys
@@ -131,7 +132,7 @@ async def test_a_deletion_takes_limits_buckets_and_nothing_else(ports, proxied, 
     for resource in ("api", "_default_"):
         await set_limits(ports.configs, ("user", resource), limits(1))
     await set_limits(ports.configs, ("other", "api"), limits(1))
-    row = BucketHour("user", "api", WindowUsage(NOW_MS // 3_600_000, {"rpm": 3}, 2))
+    row = BucketHour("user", "api", hour_of(NOW_MS // 3_600_000, {"rpm": 3}, 2))
     raw.put(*stored_rows(NS, [row]))
     raw.put(bucket("user", "gpt"), *(bucket("user", "api", shard, 4) for shard in range(4)))
     raw.put(bucket("user-1", "api"), bucket("other", "api"))

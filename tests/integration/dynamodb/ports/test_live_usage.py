@@ -5,10 +5,10 @@ import pytest
 from tests.integration.dynamodb.ports.test_usage import register
 from tests.integration.dynamodb.ports.world import NOW_MS, NS
 from tests.support.dynamodb.usage_rows import bucket_with_hours
+from tests.support.hours import hour_of
 from zae_limiter.admission.image import HOUR_MS
 from zae_limiter.items.stored.bucket import BucketId
 from zae_limiter.items.stored.usage import day_row, hours
-from zae_limiter.items.stored.usage.day_row import OriginHour
 from zae_limiter.usage.report import UsageQuery
 
 HOUR = NOW_MS // HOUR_MS
@@ -36,8 +36,8 @@ async def used(ports, subject, limit=100):
     return {int(each.window_start[11:13]): each.counters.get("rpm", 0) for each in page}
 
 
-def counted(origin, hour, tokens, admitted=1):
-    return OriginHour(origin, hour, {"rpm": (tokens * 1000, 0)}, admitted)
+def stored(origin, hour, tokens, shard=0):
+    return day_row.store(USER.shard(shard), origin, [hour_of(hour, {"rpm": tokens})], KEPT_DAYS)
 
 
 @pytest.mark.fast("subject1", "subject3")
@@ -51,8 +51,8 @@ async def test_an_announced_hour_is_read_from_its_bucket(ports, raw, write, subj
 @pytest.mark.parametrize("subject", [("user", "api"), ("user", None)])
 async def test_usage_of_an_entity_needs_no_announcement(ports, raw, write, subject):
     raw.put(bucket_with_hours(USER, "a", HOUR + 5, 7, finished=(HOUR + 2, 3)))
-    write(day_row.store(USER.shard(0), [counted("a", HOUR + 1, 2)], KEPT_DAYS))
-    write(day_row.store(USER.shard(0), [counted("b", HOUR + 2, 10)], KEPT_DAYS))
+    write(stored("a", HOUR + 1, 2))
+    write(stored("b", HOUR + 2, 10))
     assert await used(ports, subject) == {1: 2, 2: 13, 5: 7}
 
 
@@ -64,7 +64,7 @@ async def test_all_shards_are_added_up(ports, raw, write, subject):
         item = bucket_with_hours(USER, origin, HOUR + 1, 10 + number, shard=number, shards=shards)
         raw.put(item)
         write(day_row.announce(USER.shard(number), DAY, origin, KEPT_DAYS))
-    write(day_row.store(USER.shard(3), [counted("gone", HOUR + 1, 100)], KEPT_DAYS))
+    write(stored("gone", HOUR + 1, 100, shard=3))
     assert await used(ports, subject) == {1: 133}
 
 
@@ -73,7 +73,7 @@ async def test_all_shards_are_added_up(ports, raw, write, subject):
 async def test_a_stored_hour_is_final(ports, raw, write, subject):
     """The bucket has turned since, or holds the same hour until it is cleared."""
     raw.put(bucket_with_hours(USER, "a", HOUR + 5, 7, finished=(HOUR + 2, 3)))
-    write(day_row.store(USER.shard(0), [counted("a", HOUR + 2, 3)], KEPT_DAYS))
+    write(stored("a", HOUR + 2, 3))
     write(day_row.announce(USER.shard(0), DAY, "a", KEPT_DAYS))
     assert await used(ports, subject) == {2: 3, 5: 7}
 
@@ -97,7 +97,7 @@ async def test_an_announced_hour_without_a_bucket_is_nothing(ports, write, subje
 @pytest.mark.fast("subject1", "subject3")
 @pytest.mark.parametrize("subject", SUBJECTS)
 async def test_a_late_credit_makes_an_hour_negative(ports, write, subject):
-    write(day_row.late_credit(USER, HOUR + 3, "65f.1", {"rpm": (-5000, 0)}, KEPT_DAYS))
+    write(day_row.late_credit(USER, "65f.1", hour_of(HOUR + 3, {"rpm": -5}, 0), KEPT_DAYS))
     assert await used(ports, subject) == {3: -5}
 
 
@@ -116,7 +116,7 @@ async def test_an_hour_that_is_stored_during_the_query_is_counted_once(
     def end_hour(exchange):
         # Queries of an index come side by side: they are not counted.
         if "IndexName" not in exchange.body and next(reads) == read:
-            write(day_row.store(USER.shard(0), [hours.finished_hour(item)], KEPT_DAYS))
+            write(stored("a", HOUR + 2, 3))
             write(hours.clear({name: item[name] for name in ("PK", "SK")}, hours.decode(item)))
         return False
 

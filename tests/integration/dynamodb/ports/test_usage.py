@@ -6,10 +6,11 @@ import pytest
 
 from tests.integration.dynamodb.ports.world import NOW_MS, NS
 from tests.support.dynamodb.usage_rows import stored_rows
+from tests.support.hours import hour_of
 from tests.support.usage_totals import summary_of
 from zae_limiter.admission.image import HOUR_MS
 from zae_limiter.admission.tally import Tally
-from zae_limiter.admission.usage import BucketHour, WindowUsage
+from zae_limiter.admission.usage import BucketHour
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.items.stored import bucket as bucket_item
 from zae_limiter.items.stored import registries
@@ -24,7 +25,7 @@ EVERYTHING = UsageQuery.parse(None, None, None)
 
 
 def row(entity_id, resource, hour, amount=1):
-    return BucketHour(entity_id, resource, WindowUsage(FIRST + hour, {"rpm": amount}, 1))
+    return BucketHour(entity_id, resource, hour_of(FIRST + hour, {"rpm": amount}, 1))
 
 
 def store(raw, rows, namespace_id=NS):
@@ -60,9 +61,9 @@ def scattered(seed):
 
 async def test_a_day_is_one_flat_item(raw, ports):
     hours = [
-        WindowUsage(FIRST + 13, {"tpm": -20, "rpm": 3}, 7),
-        WindowUsage(FIRST + 14, {"rpm": 2}, 2, {"rpm": 1}, Tally(4, 1, 2, {"rpm": 90})),
-        WindowUsage(FIRST + 15, {"rpm": 4}, 0),
+        hour_of(FIRST + 13, {"tpm": -20, "rpm": 3}, 7),
+        hour_of(FIRST + 14, {"rpm": 2}, 2, {"rpm": 1}, Tally(4, 1, 2, {"rpm": 90})),
+        hour_of(FIRST + 15, {"rpm": 4}, 0),
     ]
     store(raw, [BucketHour("user", "gpt-4", each) for each in hours])
     key = day_row.row_key(ShardId(NS, "user", "gpt-4", 0), FIRST // 24)
@@ -206,7 +207,7 @@ async def test_a_later_page_starts_where_the_last_one_ended(proxied, proxy, raw)
 
 async def test_more_than_a_megabyte_is_added_up(ports, raw):
     many = {f"limit-{number:02}-{'x' * 40}": number + 1 for number in range(32)}
-    rows = [BucketHour("user", "api", WindowUsage(FIRST + hour, many, 1)) for hour in range(800)]
+    rows = [BucketHour("user", "api", hour_of(FIRST + hour, many, 1)) for hour in range(800)]
     store(raw, rows)
     for who in (("user", "api"), (None, "api"), ("user", None)):
         total = await ports.usage.summary(NS, *who, UsageQuery.parse("hourly", None, None))

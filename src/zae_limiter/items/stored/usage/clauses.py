@@ -12,7 +12,7 @@ from enum import IntEnum
 from json.encoder import encode_basestring_ascii
 from typing import NamedTuple
 
-from zae_limiter.admission.tally import NO_TALLY, Tally
+from zae_limiter.admission.usage import HourUsage
 from zae_limiter.items.stored import bucket as stored
 from zae_limiter.items.stored.attributes import s
 from zae_limiter.items.stored.update_expression import UpdateExpression
@@ -48,22 +48,16 @@ class HourForm(IntEnum):
 
 
 class HourCounts(NamedTuple):
-    """The counts of a write for the hour of its stamp, and their form.
+    """What a write adds to the hour of its stamp besides its moves, and in which form.
 
-    ``through_milli`` is the consumption through children, by stored name. ``stored`` is a finished
-    hour that has been stored, so that the turn may overwrite it. ``origin`` is that of an
-    item that the write creates. ``rejections`` is the new text about rejections; empty if the write
-    does not change it.
+    What has come through children is by stored name, since the item counts it for each limit.
     """
 
     form: HourForm
-    hour: int
-    admitted: int = 0
-    tally: Tally = NO_TALLY
-    through_milli: Mapping[str, int] = {}
-    stored: int | None = None
-    origin: str = ""
-    rejections: str = ""
+    added: HourUsage
+    stored: int | None = None  # a finished hour that has been stored: the turn may overwrite it
+    origin: str = ""  # of an item that the write creates
+    rejections: str = ""  # the new text about rejections; empty if the write does not change it
 
 
 def count(update: UpdateExpression, bucket: stored.StoredBucket, counts: HourCounts) -> None:
@@ -73,17 +67,18 @@ def count(update: UpdateExpression, bucket: stored.StoredBucket, counts: HourCou
     else:
         count_in_hour(update, counts, bucket.hours.indexes)
         if counts.form is HourForm.LATE:
-            require_hour(update, counts.hour)
+            require_hour(update, counts.added.hour)
 
 
 def count_in_hour(update: UpdateExpression, counts: HourCounts, indexes: Mapping[str, int]) -> None:
     """Add to the counts of the hour that runs in the item."""
-    if counts.admitted:
-        update.add(ADMITTED, counts.admitted)
-    for attribute, number in zip(RUNNING_TALLY, counts_of(counts.tally), strict=True):
+    _, _, admitted, through_children, tally = counts.added
+    if admitted:
+        update.add(ADMITTED, admitted)
+    for attribute, number in zip(RUNNING_TALLY, counts_of(tally), strict=True):
         if number:
             update.add(attribute, number)
-    for name, amount in counts.through_milli.items():
+    for name, amount in through_children.items():
         update.add(f"{CHILDREN}{indexes[name]}", amount)
     if counts.rejections:
         update.set(REJECTIONS, s(counts.rejections))
@@ -95,7 +90,7 @@ def require_hour(update: UpdateExpression, hour: int) -> None:
 
 
 def _turn(update: UpdateExpression, bucket: stored.StoredBucket, counts: HourCounts) -> None:
-    hours = bucket.hours
+    hours, through_children = bucket.hours, counts.added.through_children
     zero = update.number(0)
     for name, index in hours.indexes.items():
         consumed, began = update.name(stored.CONSUMED + name), f"{BEGAN}{index}"
@@ -107,16 +102,16 @@ def _turn(update: UpdateExpression, bucket: stored.StoredBucket, counts: HourCou
             update.set_to(
                 f"{FINISHED_CHILDREN}{index}", f"if_not_exists({update.name(children)}, {zero})"
             )
-            update.set_number(children, counts.through_milli.get(name, 0))
+            update.set_number(children, through_children.get(name, 0))
         else:  # otherwise an unseen charge of a child would be lost
             update.require(f"attribute_not_exists({update.name(children)})")
-            if name in counts.through_milli:
-                update.set_number(children, counts.through_milli[name])
+            if name in through_children:
+                update.set_number(children, through_children[name])
     update.set_to(FINISHED_ADMITTED, f"if_not_exists({update.name(ADMITTED)}, {zero})")
-    update.set_number(ADMITTED, counts.admitted)
+    update.set_number(ADMITTED, counts.added.admitted)
     _turn_tally(update, counts, zero)
     update.set_to(FINISHED, update.name(HOUR))
-    hour = update.number(counts.hour)
+    hour = update.number(counts.added.hour)
     update.set_to(HOUR, hour)
     update.require_equal(ORIGIN, s(hours.origin))
     update.require(f"{update.name(HOUR)} < {hour}")
@@ -125,7 +120,7 @@ def _turn(update: UpdateExpression, bucket: stored.StoredBucket, counts: HourCou
 
 def _turn_tally(update: UpdateExpression, counts: HourCounts, zero: str) -> None:
     """Turn the counts of rejected, shadowed and waiting acquires, most of which are absent."""
-    numbers = counts_of(counts.tally)
+    numbers = counts_of(counts.added.tally)
     for finished, running, number in zip(FINISHED_TALLY, RUNNING_TALLY, numbers, strict=True):
         update.set_to(finished, f"if_not_exists({update.name(running)}, {zero})")
         if number or running == REJECTED:
@@ -152,7 +147,7 @@ def require_stored(update: UpdateExpression, hour: int | None) -> None:
 
 def kind_of(bucket: stored.StoredBucket, counts: HourCounts) -> tuple[object, ...]:
     """Return everything that decides the text of the clauses, besides their values."""
-    form, _, admitted, tally, through_milli, finished, _, rejections = counts
+    form, (_, _, admitted, through_milli, tally), finished, _, rejections = counts
     indexes = bucket.hours.indexes
     counted = (*[number == 0 for number in counts_of(tally)], not rejections)
     if form is HourForm.TURN:
@@ -163,7 +158,7 @@ def kind_of(bucket: stored.StoredBucket, counts: HourCounts) -> tuple[object, ..
 
 def values_of(bucket: stored.StoredBucket, counts: HourCounts) -> list[object]:
     """Return the values of the clauses that ``count`` adds, in the order of their placeholders."""
-    form, hour, admitted, tally, through_milli, finished, _, rejections = counts
+    form, (hour, _, admitted, through_milli, tally), finished, _, rejections = counts
     rejected, *others = counts_of(tally)
     rejections = encode_basestring_ascii(rejections)[1:-1]  # it goes between quotes of JSON
     if form is not HourForm.TURN:

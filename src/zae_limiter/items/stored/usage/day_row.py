@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import json
 from base64 import urlsafe_b64encode
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2s
 from json.encoder import encode_basestring_ascii
@@ -41,9 +41,8 @@ from typing import Any, NamedTuple
 
 from zae_limiter import schema
 from zae_limiter.admission.image import HOUR_MS
-from zae_limiter.admission.in_force import InForce, plain_name, usage_key
-from zae_limiter.admission.tally import NO_TALLY, Tally
-from zae_limiter.admission.usage import WindowUsage, whole_amounts
+from zae_limiter.admission.tally import Tally
+from zae_limiter.admission.usage import HourUsage
 from zae_limiter.items.stored.attributes import Item, damaged, n, s, text
 from zae_limiter.items.stored.keys import BucketId, Key, ShardId
 from zae_limiter.items.stored.update_expression import UpdateExpression
@@ -62,24 +61,7 @@ _FIRST_DAY, _LAST_DAY = -(1969 * 365), 8000 * 366  # the years 1 to 9999 have fo
 # The parts of a stored hour after the digest, if they are empty.
 _EMPTY: tuple[Any, ...] = (0, [], [], 0, 0, 0, {}, 0, 0, 0, None)
 
-UsedMilli = Mapping[str, tuple[int, int]]
-
 _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
-
-
-class OriginHour(NamedTuple):
-    """The counts of one bucket item in one hour.
-
-    ``used_milli`` has for each limit, by its plain name, the net consumption and the part of it
-    that cascaded from children. ``is_last`` says that the item counts no later hour of that day.
-    """
-
-    origin: str
-    hour: int
-    used_milli: UsedMilli
-    admitted: int
-    tally: Tally = NO_TALLY
-    is_last: bool = False
 
 
 class RowId(NamedTuple):
@@ -111,7 +93,7 @@ class UsageRow(NamedTuple):
     """The hours of one bucket item on one day, by hour and origin, and the open origins."""
 
     id: RowId
-    hours: Mapping[tuple[int, str], OriginHour]
+    hours: Mapping[tuple[int, str], HourUsage]
     open_origins: frozenset[str] = frozenset()
 
 
@@ -160,49 +142,54 @@ def announce(shard_id: ShardId, day: int, origin: str, retention_days: int) -> U
 
 
 def store(
-    shard_id: ShardId, origin_hours: Sequence[OriginHour], retention_days: int
+    shard_id: ShardId,
+    origin: str,
+    hours: Sequence[HourUsage],
+    retention_days: int,
+    *,
+    closes: bool = False,
 ) -> UpdateExpression:
     """Store finished hours of one origin on one day. The write is idempotent.
 
-    With the last hour of the day the origin is closed. Otherwise it is open: the write also
+    With the last hour of the day it ``closes`` the origin. Otherwise that is open: the write also
     announces a row whose announcement was lost.
     """
-    first = origin_hours[0]
-    update = _row_update(shard_id, day_of(first.hour), retention_days)
-    for name, value in _hour_attributes(origin_hours):
+    update = _row_update(shard_id, day_of(hours[0].hour), retention_days)
+    for name, value in _hour_attributes(origin, hours):
         update.set(name, s(value))
-    if _closes(origin_hours):
-        update.set(ORIGIN_PREFIX + first.origin, CLOSED)
+    if closes:
+        update.set(ORIGIN_PREFIX + origin, CLOSED)
     else:
-        update.set_if_missing(ORIGIN_PREFIX + first.origin, OPEN)
+        update.set_if_missing(ORIGIN_PREFIX + origin, OPEN)
     return update
 
 
 def late_credit(
-    bucket_id: BucketId, hour: int, write_id: str, used_milli: UsedMilli, retention_days: int
+    bucket_id: BucketId, write_id: str, credit: HourUsage, retention_days: int
 ) -> UpdateExpression:
-    """Count a credit to a deleted bucket; the amounts in ``used_milli`` are negative.
+    """Count a credit to a deleted bucket, which is negative usage.
 
     The write id is the origin's name, so a repeated write does not count twice.
     """
-    update = _row_update(bucket_id.shard(0), day_of(hour), retention_days)
-    credit = OriginHour(write_id, hour, by_plain_name(used_milli), 0)
-    for name, value in _hour_attributes([credit]):
+    update = _row_update(bucket_id.shard(0), day_of(credit.hour), retention_days)
+    for name, value in _hour_attributes(write_id, [credit]):
         update.set(name, s(value))
     return update
 
 
-def is_stored(row: Item, origin_hour: OriginHour) -> bool:
+def is_stored(row: Item, origin: str, hour: int) -> bool:
     """Return whether a row has the counts of an hour."""
-    return _hour_attribute(origin_hour) in row
+    return _hour_attribute(origin, hour) in row
 
 
 def store_text(
     table: str,
     shard_id: ShardId,
-    origin_hours: Sequence[OriginHour],
+    origin: str,
+    hours: Sequence[HourUsage],
     retention_days: int,
     *,
+    closes: bool = False,
     returns_old: bool = False,
 ) -> str:
     """Return the request text of ``store``, rendered once per kind and then filled in.
@@ -210,10 +197,9 @@ def store_text(
     Rendering costs more than the rest of the request; a client stores one hour of every bucket
     in each hour, a stream processor thousands in a second.
     """
-    day, attributes = day_of(origin_hours[0].hour), _hour_attributes(origin_hours)
+    day, attributes = day_of(hours[0].hour), _hour_attributes(origin, hours)
     names = [name for name, _ in attributes]
-    names.append(ORIGIN_PREFIX + origin_hours[0].origin)
-    closes = _closes(origin_hours)
+    names.append(ORIGIN_PREFIX + origin)
     values = [text(value) for value in index_keys(shard_id.bucket_id, day).values()]
     values.append(str(expires_s(day, retention_days)))
     values += [value for _, value in attributes]
@@ -221,7 +207,7 @@ def store_text(
     kind = (table, len(names), closes, returns_old)
     form = _store_forms.get(kind)
     if form is None:
-        update = store(shard_id, origin_hours, retention_days)
+        update = store(shard_id, origin, hours, retention_days, closes=closes)
         form = update.text_with_gaps(table, *names, returns_old=returns_old)
         _store_forms[kind] = form
     filled = [*row_key(shard_id, day), *names, *values]
@@ -238,30 +224,26 @@ def _row_update(shard_id: ShardId, day: int, retention_days: int) -> UpdateExpre
     return update
 
 
-def _closes(origin_hours: Sequence[OriginHour]) -> bool:
-    return any(each.is_last for each in origin_hours)
-
-
-def _hour_attributes(origin_hours: Sequence[OriginHour]) -> list[tuple[str, str]]:
+def _hour_attributes(origin: str, hours: Sequence[HourUsage]) -> list[tuple[str, str]]:
     """Return the attributes of hours, then those of the names of their limits."""
-    hours, names_of = [], {}
-    for each in origin_hours:
-        names = tuple(sorted(each.used_milli))
+    attributes, names_of = [], {}
+    for usage in hours:
+        names = tuple(sorted(usage.used))
         digest, encoded = _encode_names(names)
         names_of[NAMES_PREFIX + digest] = encoded
-        hours.append((_hour_attribute(each), _encode_hour(each, names, digest)))
-    return [*hours, *names_of.items()]
+        attributes.append((_hour_attribute(origin, usage.hour), _encode_hour(usage, names, digest)))
+    return [*attributes, *names_of.items()]
 
 
-def _hour_attribute(origin_hour: OriginHour) -> str:
-    return f"{origin_hour.hour % DAY:02}_{origin_hour.origin}"
+def _hour_attribute(origin: str, hour: int) -> str:
+    return f"{hour % DAY:02}_{origin}"
 
 
-def _encode_hour(origin_hour: OriginHour, names: Sequence[str], digest: str) -> str:
-    amounts = [origin_hour.used_milli[name] for name in names]
-    net, through = [used for used, _ in amounts], [children for _, children in amounts]
+def _encode_hour(usage: HourUsage, names: Sequence[str], digest: str) -> str:
+    through = [usage.through_children.get(name, 0) for name in names]
+    net = [usage.used[name] for name in names]
     through = through if any(through) else []
-    parts = [origin_hour.admitted, net, through, *origin_hour.tally.stored()]
+    parts = [usage.admitted, net, through, *usage.tally.stored()]
     while parts and parts[-1] == _EMPTY[len(parts) - 1]:
         parts.pop()
     return _encode([digest, *parts])
@@ -273,23 +255,6 @@ def _encode_names(names: tuple[str, ...]) -> tuple[str, str]:
     encoded = _encode(names)
     digest = blake2s(encoded.encode(), digest_size=_DIGEST_BYTES).digest()
     return urlsafe_b64encode(digest).decode(), encoded
-
-
-def by_plain_name(used_milli: UsedMilli) -> dict[str, tuple[int, int]]:
-    """Add up the amounts of limits with the same plain name."""
-    sums: dict[str, tuple[int, int]] = {}
-    for key, (net, through_children) in used_milli.items():
-        before = sums.get(name := plain_name(key), (0, 0))
-        sums[name] = (before[0] + net, before[1] + through_children)
-    return sums
-
-
-def by_usage_name(used_milli: UsedMilli, in_force: InForce) -> dict[str, tuple[int, int]]:
-    """Add up amounts by stored name under the names of their usage."""
-    currencies = dict(zip(in_force.keys, [each.currency for each in in_force.limits], strict=True))
-    return by_plain_name(
-        {usage_key(key, currencies.get(key)): used for key, used in used_milli.items()}
-    )
 
 
 # --- reads
@@ -304,7 +269,7 @@ def decode_row(item: Item) -> UsageRow:
             if name[:_HOUR_DIGITS].isdecimal():
                 origin = name[_HOUR_DIGITS + 1 :]
                 hour = row_id.day * DAY + int(name[:_HOUR_DIGITS])
-                hours[hour, origin] = _decode_hour(origin, hour, text(value), item)
+                hours[hour, origin] = _decode_hour(hour, text(value), item)
             elif name.startswith(ORIGIN_PREFIX) and value == OPEN:
                 open_origins.add(name.removeprefix(ORIGIN_PREFIX))
         return UsageRow(row_id, hours, frozenset(open_origins))
@@ -312,35 +277,19 @@ def decode_row(item: Item) -> UsageRow:
         raise damaged("usage row", item, error) from error
 
 
-def _decode_hour(origin: str, hour: int, stored: str, item: Item) -> OriginHour:
+def _decode_hour(hour: int, stored: str, item: Item) -> HourUsage:
     parts: list[Any]
     digest, *parts = json.loads(stored)
     parts += _EMPTY[len(parts) :]
     admitted, net, through, *tally = parts
     names = json.loads(text(item[NAMES_PREFIX + digest]))
-    amounts = zip(net, through or [0] * len(net), strict=True)
-    used = dict(zip(names, amounts, strict=True))
-    return OriginHour(origin, hour, used, admitted, Tally.from_stored(tally))
-
-
-def window_usage(hour: int, origin_hours: Iterable[OriginHour]) -> WindowUsage:
-    """Add up all origins of one bucket and hour."""
-    net_milli: dict[str, int] = {}
-    through_milli: dict[str, int] = {}
-    admitted, tally = 0, NO_TALLY
-    for origin_hour in origin_hours:
-        for name, (net, through_children) in origin_hour.used_milli.items():
-            net_milli[name] = net_milli.get(name, 0) + net
-            if through_children:
-                through_milli[name] = through_milli.get(name, 0) + through_children
-        admitted += origin_hour.admitted
-        tally = tally.plus(origin_hour.tally)
-    return WindowUsage(
+    of_children = zip(names, through or [0] * len(net), strict=True)
+    return HourUsage(
         hour,
-        whole_amounts(net_milli),
+        dict(zip(names, net, strict=True)),
         admitted,
-        whole_amounts(through_milli),
-        tally,
+        {name: amount for name, amount in of_children if amount},
+        Tally.from_stored(tally),
     )
 
 

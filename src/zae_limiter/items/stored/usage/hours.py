@@ -37,18 +37,12 @@ from json.encoder import encode_basestring_ascii
 from typing import NamedTuple
 
 from zae_limiter.admission.in_force import plain_name
-from zae_limiter.admission.tally import (
-    NO_ASKED,
-    NO_TALLY,
-    Refusals,
-    Tally,
-    both_refusals,
-    largest,
-)
+from zae_limiter.admission.tally import NO_TALLY, Refusals, Tally
+from zae_limiter.admission.usage import HourUsage
 from zae_limiter.exceptions import IncompatibleSchemaError
-from zae_limiter.items.stored.attributes import Item, integer, n, optional_integer, s, text
+from zae_limiter.items.stored.attributes import Item, integer, n, s, text
 from zae_limiter.items.stored.update_expression import UpdateExpression
-from zae_limiter.items.stored.usage.day_row import OriginHour, day_of
+from zae_limiter.items.stored.usage.day_row import day_of
 from zae_limiter.naming import usage_name
 
 ORIGIN, HOUR, FINISHED = "o", "h", "ph"
@@ -71,38 +65,19 @@ _ORIGIN_BYTES = 6  # 48 bits: an origin must differ from all others of the same 
 
 
 class HourState(NamedTuple):
-    """The hours that an item counts, and the indexes of its limits by stored name.
-
-    ``has_children`` tells whether the item counts consumption through children, and
-    ``used_by_children`` are the indexes of the limits that have counted some when the hours were
-    decoded.
-    """
+    """The hours that an item counts, and the indexes of its limits by stored name."""
 
     origin: str
-    hour: int
-    finished: int | None
+    hour: int  # that runs
+    finished: HourUsage | None  # that has ended, and may not be stored yet
     indexes: Mapping[str, int]
-    has_children: bool
-    used_by_children: frozenset[int] = frozenset()
+    has_children: bool  # whether the item counts consumption through children
+    used_by_children: frozenset[int] = frozenset()  # indexes of those limits, when it was decoded
 
-
-class Rejections(NamedTuple):
-    """The details of a tally: the largest amounts by plain name, and what refused."""
-
-    asked: Mapping[str, int]
-    refusals: Refusals | None
-
-    @classmethod
-    def of(cls, tally: Tally) -> Rejections:
-        return cls(tally.asked, tally.refusals)
-
-    def plus(self, other: Rejections) -> Rejections:
-        """Return the larger amount of each limit, and the refusals of both."""
-        refusals = both_refusals(self.refusals, other.refusals)
-        return Rejections(largest(self.asked, other.asked), refusals)
-
-
-NO_REJECTIONS = Rejections(NO_ASKED, None)
+    @property
+    def closes_day(self) -> bool:
+        """Whether the finished hour is the last of its day: the running hour follows it."""
+        return self.finished is not None and day_of(self.finished.hour) != day_of(self.hour)
 
 
 def new_origin() -> str:
@@ -171,18 +146,14 @@ def _parameter_names(names: tuple[str, ...]) -> list[str]:
 def decode(item: Item) -> HourState:
     """Return the hours of a bucket item."""
     indexes = limit_indexes_of(item)
-    through = {
-        index: item[name]["N"]
-        for index in indexes.values()
-        if (name := f"{CHILDREN}{index}") in item
-    }
+    through = through_children(item, indexes)
     return HourState(
         text(item[ORIGIN]),
         integer(item[HOUR]),
-        optional_integer(item, FINISHED),
+        finished_hour(item, indexes),
         indexes,
         bool(through),
-        frozenset(index for index, amount in through.items() if amount != "0"),
+        frozenset(indexes[name] for name, amount in through.items() if amount),
     )
 
 
@@ -194,63 +165,24 @@ def decode_without_children(item: Item, before: HourState) -> HourState:
     return HourState(
         before.origin,
         integer(item[HOUR]),
-        optional_integer(item, FINISHED),
+        finished_hour(item, before.indexes),
         before.indexes,
         has_children=False,
     )
 
 
-def counted_hours(item: Item) -> list[OriginHour]:
-    """Return the running hour of an item, and the finished one if the item still holds it.
-
-    An item that another program has written counts no hours, and can still be removed.
-    """
-    if HOUR not in item:
-        return []
-    finished = finished_hour(item)
-    running = running_hour(item)
-    return [running] if finished is None else [running, finished]
-
-
-def running_hour(item: Item) -> OriginHour:
-    """Return the counts of the item's running hour."""
-    state = decode(item)
-    used: dict[str, tuple[int, int]] = {}
-    for name, index in state.indexes.items():
-        net = integer(item[_CONSUMED + name]) - consumed_before(item, index)
-        _add_usage(used, item, name, net, _amount(item, f"{CHILDREN}{index}"))
-    return OriginHour(
-        state.origin,
-        state.hour,
-        used,
-        _amount(item, ADMITTED),
-        running_tally(item, state.indexes),
-    )
-
-
-def without_held(
-    counted: OriginHour, item: Item, held: Mapping[str, tuple[int, int]]
-) -> OriginHour:
-    """Return an hour without usage that calls hold, by limit: all, and that through children."""
-    used = dict(counted.used_milli)
-    for name, (units, through_children) in held.items():
-        _add_usage(used, item, name, -units, -through_children)
-    return counted._replace(used_milli=used)
+def through_children(item: Item, indexes: Mapping[str, int]) -> dict[str, int]:
+    """Return what children have counted in the running hour, by stored name of the limit."""
+    return {
+        name: integer(item[attribute])
+        for name, index in indexes.items()
+        if (attribute := f"{CHILDREN}{index}") in item
+    }
 
 
 def consumed_before(item: Item, index: int) -> int:
     """Return the consumption of a limit before the running hour."""
-    return _amount(item, f"{BEGAN}{index}")
-
-
-def _add_usage(
-    used: dict[str, tuple[int, int]], item: Item, name: str, net: int, through_children: int
-) -> None:
-    """Add the usage of a limit to that of others with its plain name."""
-    stored_under = _usage_name(name, item[_PARAMETERS + name]["S"])
-    if stored_under is not None:
-        net_before, through_before = used.get(stored_under, (0, 0))
-        used[stored_under] = net_before + net, through_before + through_children
+    return amount_of(item, f"{BEGAN}{index}")
 
 
 def running_tally(item: Item, indexes: Mapping[str, int]) -> Tally:
@@ -258,8 +190,8 @@ def running_tally(item: Item, indexes: Mapping[str, int]) -> Tally:
     return _tally(item, RUNNING_TALLY, decode_rejections(rejections_text(item), indexes))
 
 
-def _tally(item: Item, names: Sequence[str], details: Rejections) -> Tally:
-    counts = [_amount(item, name) for name in names]
+def _tally(item: Item, names: Sequence[str], details: Tally) -> Tally:
+    counts = [amount_of(item, name) for name in names]
     if not any(counts) and not details.asked:
         return NO_TALLY  # most are empty, and caches keep them
     return tally_of(counts, details)
@@ -271,8 +203,8 @@ def counts_of(tally: Tally) -> tuple[int, int, int, int, int, int]:
     return rejected, of_children, waited, shadowed, as_further, elsewhere
 
 
-def tally_of(counts: Sequence[int], details: Rejections) -> Tally:
-    """Return the tally with these counts, which are in the order of ``RUNNING_TALLY``."""
+def tally_of(counts: Sequence[int], details: Tally) -> Tally:
+    """Return a tally with these counts, which are in the order of ``RUNNING_TALLY``."""
     rejected, of_children, waited, shadowed, as_further, elsewhere = counts
     return Tally(
         rejected,
@@ -286,29 +218,27 @@ def tally_of(counts: Sequence[int], details: Rejections) -> Tally:
     )
 
 
-def finished_hour(item: Item, state: HourState | None = None) -> OriginHour | None:
-    """Return the finished hour that the item still holds; None if there is none.
-
-    The running hour follows it, so the finished hour is the last of its day if the running one is
-    of another day. ``state`` is the decoded item, if the caller has it.
-    """
+def finished_hour(item: Item, indexes: Mapping[str, int]) -> HourUsage | None:
+    """Return the finished hour that the item still holds; None if there is none."""
     if FINISHED not in item:
         return None
-    state = state or decode(item)
-    finished = integer(item[FINISHED])
-    used: dict[str, tuple[int, int]] = {}
-    for name, index in state.indexes.items():
+    used: dict[str, int] = {}
+    through: dict[str, int] = {}
+    for name, index in indexes.items():
         net = item.get(f"{FINISHED_NET}{index}")
-        if net is not None:  # absent if the limit was added after the hour
-            _add_usage(used, item, name, integer(net), _amount(item, f"{FINISHED_CHILDREN}{index}"))
-    details = decode_rejections(rejections_text(item, FINISHED_REJECTIONS), state.indexes)
-    return OriginHour(
-        state.origin,
-        finished,
+        counted_as = _usage_name(name, item[_PARAMETERS + name]["S"])
+        if net is None or counted_as is None:  # the limit was added after the hour, or has slots
+            continue
+        used[counted_as] = used.get(counted_as, 0) + integer(net)
+        if of_children := amount_of(item, f"{FINISHED_CHILDREN}{index}"):
+            through[counted_as] = through.get(counted_as, 0) + of_children
+    details = decode_rejections(rejections_text(item, FINISHED_REJECTIONS), indexes)
+    return HourUsage(
+        integer(item[FINISHED]),
         used,
-        _amount(item, FINISHED_ADMITTED),
+        amount_of(item, FINISHED_ADMITTED),
+        through,
         _tally(item, FINISHED_TALLY, details),
-        day_of(finished) != day_of(state.hour),
     )
 
 
@@ -331,9 +261,12 @@ def rejections_text(item: Item, name: str = REJECTIONS) -> str:
     return "" if value is None else text(value)
 
 
-def encode_rejections(details: Rejections, indexes: Mapping[str, int]) -> str:
-    """Return stored text. Limits that were asked for have indexes, which are shorter than names."""
-    asked, refusals = details
+def encode_rejections(tally: Tally, indexes: Mapping[str, int]) -> str:
+    """Return the stored text of a tally's details: the largest amounts, and what refused.
+
+    Limits that were asked for have indexes, which are shorter than names.
+    """
+    asked, refusals = tally.asked, tally.refusals
     numbers: dict[str, int] = {}
     for name, index in indexes.items() if asked else ():
         numbers.setdefault(plain_name(name), index)
@@ -341,10 +274,10 @@ def encode_rejections(details: Rejections, indexes: Mapping[str, int]) -> str:
     return amounts if refusals is None else f"{amounts};{_encode(refusals.stored())}"
 
 
-def decode_rejections(stored: str, indexes: Mapping[str, int]) -> Rejections:
-    """Return amounts by plain name; an index without a limit is left out."""
+def decode_rejections(stored: str, indexes: Mapping[str, int]) -> Tally:
+    """Return a tally with nothing but details; an index without a limit is left out."""
     if not stored:
-        return NO_REJECTIONS
+        return NO_TALLY
     amounts, _, refusals = stored.partition(";")
     names = {str(index): plain_name(name) for name, index in indexes.items()}
     asked: dict[str, int] = {}
@@ -352,7 +285,8 @@ def decode_rejections(stored: str, indexes: Mapping[str, int]) -> Rejections:
         key, _, amount = part.partition("=")
         if key in names or not key.isdecimal():
             asked[names.get(key, key)] = int(amount)
-    return Rejections(asked, Refusals.from_stored(*json.loads(refusals)) if refusals else None)
+    refused = Refusals.from_stored(*json.loads(refusals)) if refusals else None
+    return Tally(asked=asked, refusals=refused)
 
 
 def clear(key: Item, state: HourState) -> UpdateExpression:
@@ -360,7 +294,7 @@ def clear(key: Item, state: HourState) -> UpdateExpression:
     assert state.finished is not None
     update = UpdateExpression(key)
     update.require_equal(ORIGIN, s(state.origin))
-    update.require_equal(FINISHED, n(state.finished))
+    update.require_equal(FINISHED, n(state.finished.hour))
     for name in finished_attributes(state):
         update.remove(name)
     return update
@@ -368,15 +302,16 @@ def clear(key: Item, state: HourState) -> UpdateExpression:
 
 def clear_text(table: str, key: Item, state: HourState) -> str:
     """Return the request text of ``clear``, rendered once per kind of item and then filled in."""
+    assert state.finished is not None
     form = _clear_form(table, tuple(state.indexes.values()), state.has_children)
-    filled = (text(key["PK"]), text(key["SK"]), state.origin, str(state.finished))
+    filled = (text(key["PK"]), text(key["SK"]), state.origin, str(state.finished.hour))
     return form % tuple(map(encode_basestring_ascii, filled))
 
 
 @lru_cache(maxsize=256)  # most buckets have the same indexes
 def _clear_form(table: str, indexes: tuple[int, ...], has_children: bool) -> str:
     by_name = {str(index): index for index in indexes}
-    sample = HourState("", 0, 0, by_name, has_children)
+    sample = HourState("", 0, HourUsage(0), by_name, has_children)
     return clear({"PK": s(""), "SK": s("")}, sample).text_with_gaps(table)
 
 
@@ -390,6 +325,6 @@ def finished_attributes(state: HourState) -> list[str]:
     return names
 
 
-def _amount(item: Item, name: str) -> int:
+def amount_of(item: Item, name: str) -> int:
     value = item.get(name)
     return 0 if value is None else int(value["N"])

@@ -21,10 +21,10 @@ from zae_limiter._sync.engines.items.buckets.resources_in_use import ResourcesIn
 from zae_limiter._sync.engines.items.buckets.upkeep import BucketUpkeep
 from zae_limiter._sync.engines.items.context import TableContext
 from zae_limiter._sync.engines.items.usage.writing import UsageRows
-from zae_limiter.admission.image import HOUR_MS
 from zae_limiter.admission.in_force import is_too_early
 from zae_limiter.admission.request import StaleLimits
 from zae_limiter.admission.tally import NO_TALLY
+from zae_limiter.admission.usage import counted_beside
 from zae_limiter.concurrency.tallies import NotedTallies
 from zae_limiter.exceptions import RateLimiterUnavailable, ZAELimiterError
 from zae_limiter.items.buckets.cache import (
@@ -51,7 +51,6 @@ from zae_limiter.items.sharding.throttling import ThrottledItems
 from zae_limiter.items.stored import bucket as bucket_item
 from zae_limiter.items.stored.attributes import Item
 from zae_limiter.items.stored.bucket import EntityLink, ShardId, StoredBucket, new_write_id
-from zae_limiter.items.stored.usage.day_row import by_usage_name
 from zae_limiter.items.stored.usage.hours import still_holds_finished
 from zae_limiter.transport.errors import (
     ConditionFailed,
@@ -315,9 +314,8 @@ class WriteLoop:
     ) -> None:
         """Count credits to a bucket or limit that does not exist as usage of this hour."""
         if self._table.usage_ms:
-            hour = run.now_ms // HOUR_MS
-            named = by_usage_name(credits_milli, run.in_force)
-            self._usage_rows.credit_late(run.bucket_id, hour, write_id, named, run.deadline)
+            credit = counted_beside(credits_milli, run.now_ms, run.in_force)
+            self._usage_rows.credit_late(run.bucket_id, write_id, credit, run.deadline)
 
     def _count(self, group: Sequence[PendingChange], outcomes: Sequence[Outcome]) -> None:
         """Count charges and settlements; a shard's rejection is not the bucket's."""

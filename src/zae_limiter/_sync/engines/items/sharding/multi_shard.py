@@ -23,6 +23,7 @@ from zae_limiter.admission.rebase import has_limits
 from zae_limiter.admission.shards.spreading import gather, place_what_fits, repayment, taking
 from zae_limiter.admission.shards.tree import Shard
 from zae_limiter.admission.slots import swept
+from zae_limiter.admission.usage import NO_AMOUNTS
 from zae_limiter.exceptions import InfrastructureError, RateLimiterUnavailable, ZAELimiterError
 from zae_limiter.items.buckets.cache import BucketCache
 from zae_limiter.items.buckets.changes import BucketChange, through_children, total
@@ -256,7 +257,7 @@ class MultiShardWriter:
         Those of a charge count the acquire, and its amounts that come through a child. A repayment
         between shards counts nothing: the charge has counted them.
         """
-        write_id, change, through = new_write_id(now_ms), of_charge, transactions.NOTHING
+        write_id, change, through = new_write_id(now_ms), of_charge, NO_AMOUNTS
         if change is not None:
             through = through_children([change], without=change.in_force.quota_keys)
         gathering = transactions.gather(
@@ -269,8 +270,8 @@ class MultiShardWriter:
             elsewhere=0 if change is None else change.elsewhere,
         )
         bucket_id = pending.bucket_id
-        for number, origin_hour in gathering.store_first.items():
-            self._usage_rows.store(bucket_id.shard(number), origin_hour, pending.deadline)
+        for number, hours in gathering.store_first.items():
+            self._usage_rows.store(bucket_id.shard(number), hours, pending.deadline)
         try:
             if not self._send(gathering.actions, parts[0], write_id, pending.deadline):
                 return False

@@ -11,18 +11,20 @@ from zae_limiter import schema
 from zae_limiter._sync.engines.dynamodb.client import DynamoClient
 from zae_limiter._sync.engines.dynamodb.requests import Query, batch_get
 from zae_limiter.admission.shards.tree import Shard, live
+from zae_limiter.admission.usage import HourUsage
 from zae_limiter.exceptions import RateLimiterUnavailable
 from zae_limiter.items.stored import bucket as bucket_item
 from zae_limiter.items.stored import keys
-from zae_limiter.items.stored.attributes import Item, integer, s
+from zae_limiter.items.stored.attributes import Item, integer, s, text
 from zae_limiter.items.stored.bucket import BucketId, ShardId
 from zae_limiter.items.stored.keys import Key
 from zae_limiter.items.stored.usage import day_row
-from zae_limiter.items.stored.usage.day_row import OriginHour, RowId, UsageRow
+from zae_limiter.items.stored.usage.day_row import RowId, UsageRow
+from zae_limiter.items.stored.usage.hours import ORIGIN
 
 MAX_ROUNDS = 12  # each round finds shards that split off the last ones: 2^12 are enough
 
-HoursOfRow = dict[tuple[int, str], OriginHour]  # by hour and origin
+HoursOfRow = dict[tuple[int, str], HourUsage]  # by hour and origin
 
 
 class LiveHours(NamedTuple):
@@ -37,10 +39,9 @@ class LiveHours(NamedTuple):
 
     def add(self, shard_id: ShardId, item: Item) -> None:
         """Add the hours that an item holds."""
-        for origin_hour in bucket_item.counted_hours(item, self.now_ms):
-            origin, hour = origin_hour.origin, origin_hour.hour
-            row_id = RowId(day_row.day_of(hour), *shard_id[1:])
-            self.by_row.setdefault(row_id, {})[hour, origin] = origin_hour
+        for usage in bucket_item.counted_hours(item, self.now_ms):
+            row_id, origin = RowId(day_row.day_of(usage.hour), *shard_id[1:]), text(item[ORIGIN])
+            self.by_row.setdefault(row_id, {})[usage.hour, origin] = usage
             self.origins.add(origin)
 
 

@@ -18,12 +18,12 @@ from zae_limiter._sync.engines.items.context import TableContext
 from zae_limiter._sync.engines.items.partitions import Merged
 from zae_limiter._sync.engines.items.usage import live
 from zae_limiter._sync.engines.items.usage.live import LiveHours
-from zae_limiter.admission.usage import BucketHour
+from zae_limiter.admission.usage import BucketHour, HourUsage, total_of
 from zae_limiter.items.stored import keys, registries
 from zae_limiter.items.stored.attributes import Item, s, text
 from zae_limiter.items.stored.keys import Key
 from zae_limiter.items.stored.usage import day_row
-from zae_limiter.items.stored.usage.day_row import OriginHour, RowId, UsageRow, day_key, day_of
+from zae_limiter.items.stored.usage.day_row import RowId, UsageRow, day_key, day_of
 
 RESOURCE_PAGE = 4  # rows per query while looking for resources: about 4 KB, one read unit
 MAX_QUERY_PAGE = 1000  # rows or keys of one Query, whose answer has at most 1 MB
@@ -228,14 +228,14 @@ class UsageDays:
 
 def _bucket_hours(rows: Iterable[UsageRow], hours: HourRange) -> list[BucketHour]:
     """Add up the hours of all shards and origins of each bucket; empty ones are left out."""
-    by_bucket: dict[tuple[int, str, str], dict[int, list[OriginHour]]] = {}
+    by_bucket: dict[tuple[int, str, str], dict[int, list[HourUsage]]] = {}
     for row in rows:
         of_bucket = by_bucket.setdefault(row.id[:3], {})
-        for (hour, _), origin_hour in row.hours.items():
+        for (hour, _), usage in row.hours.items():
             if hours.first <= hour < hours.end:
-                of_bucket.setdefault(hour, []).append(origin_hour)
+                of_bucket.setdefault(hour, []).append(usage)
     counted = [
-        BucketHour(entity_id, resource, day_row.window_usage(hour, of_bucket[hour]))
+        BucketHour(entity_id, resource, total_of(of_bucket[hour]).rounded_down())
         for (_, entity_id, resource), of_bucket in sorted(by_bucket.items())
         for hour in sorted(of_bucket)
     ]

@@ -4,17 +4,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 
 from zae_limiter._sync.engines.items.context import TableContext
+from zae_limiter.admission.usage import HourUsage
 from zae_limiter.concurrency.bounded import BoundedDict
 from zae_limiter.exceptions import ZAELimiterError
 from zae_limiter.items.buckets.turning import BegunHour
 from zae_limiter.items.stored.bucket import BucketId, ShardId
 from zae_limiter.items.stored.update_expression import UpdateExpression
 from zae_limiter.items.stored.usage import day_row
-from zae_limiter.items.stored.usage.day_row import OriginHour
+from zae_limiter.items.stored.usage.hours import HourState
 from zae_limiter.quiet_logging import quiet_logger
 from zae_limiter.transport.calls import Deadline
 from zae_limiter.transport.errors import NoAnswer, NotSent, ServerFault
@@ -41,18 +41,25 @@ class UsageRows:
     def kept_days(self) -> int:
         return self._table.usage_days
 
-    def store(self, shard_id: ShardId, origin_hour: OriginHour, deadline: Deadline) -> bool:
-        """Store a finished hour; returns when that is certain.
+    def store(self, shard_id: ShardId, hours: HourState, deadline: Deadline) -> bool:
+        """Store the finished hour of an item; returns when that is certain.
 
         True if it was stored before, by another client that is probably about to turn the bucket,
         or by the aggregator. Raises NotSent if storing is not certain: the write that waits for it
         is not made then.
         """
-        stored = (origin_hour.origin, origin_hour.hour)
+        assert hours.finished is not None
+        stored = hours.origin, hours.finished.hour
         if stored in self._stored:
             return False
         body = day_row.store_text(
-            self._client.table, shard_id, [origin_hour], self.kept_days, returns_old=True
+            self._client.table,
+            shard_id,
+            hours.origin,
+            [hours.finished],
+            self.kept_days,
+            closes=hours.closes_day,
+            returns_old=True,
         )
         try:
             answer = self._client.call("UpdateItem", body, deadline=deadline, repeatable=True)
@@ -61,7 +68,7 @@ class UsageRows:
                 "the usage of an earlier hour could not be stored; try again", cause=error
             ) from error
         self._stored.put(stored, True)
-        return day_row.is_stored(answer.get("Attributes", {}), origin_hour)
+        return day_row.is_stored(answer.get("Attributes", {}), *stored)
 
     def announce(self, shard_id: ShardId, begun: BegunHour) -> None:
         """Announce in the background the day that an hour begins in a bucket, if it begins one.
@@ -76,15 +83,14 @@ class UsageRows:
     def credit_late(
         self,
         bucket_id: BucketId,
-        hour: int,
         write_id: str,
-        amounts_milli: Mapping[str, tuple[int, int]],
+        credit: HourUsage,
         deadline: Deadline,
     ) -> None:
         """Count a credit to a bucket that does not exist any more. Raises no outage."""
-        credit = day_row.late_credit(bucket_id, hour, write_id, amounts_milli, self.kept_days)
+        update = day_row.late_credit(bucket_id, write_id, credit, self.kept_days)
         try:
-            self._write(credit, deadline)
+            self._write(update, deadline)
         except ZAELimiterError:
             logger.warning(
                 "could not count a late refund to %r on %r as usage",
