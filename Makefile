@@ -97,7 +97,7 @@ unit: $(DEV) $(OTLP) ## Run the fast tests of the library, which need no server
 test: $(DEV) $(TOOLS) $(ENVOY) $(OTLP) ## Run all tests but the long ones
 	$(BIN)/pytest -m "not slow" $(PYTEST_ARGS) || $(AGAIN_ALONE)
 
-test-slow: $(DEV) $(TOOLS) $(ENVOY) $(OTLP) $(if $(ZAEL_DYNAMODB_LOCAL),,$(AWS_ENGINE)) ## Run the long tests and a sample of mutants
+test-slow: $(DEV) $(DOCS) $(MERMAID) $(TOOLS) $(ENVOY) $(OTLP) $(if $(ZAEL_DYNAMODB_LOCAL),,$(AWS_ENGINE)) ## Run the long tests and a sample of mutants
 	$(BIN)/pytest -m slow --timeout 1800 $(PYTEST_ARGS)
 
 envoy: $(ENVOY) ## Install the Envoy that the service is tested behind

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 # The path that its $id names, below the address of the site.
 SCHEMA = Path("schemas") / "limits-manifest.json"
 SCHEMA_SOURCE = Path(__file__).parents[1] / "src/zae_limiter_ops/manifest/schema.json"
@@ -18,14 +20,30 @@ MERMAID = Path(__file__).parents[1] / ".tools/mermaid"
 SCRIPT = "assets/javascripts/mermaid.min.js"
 DIAGRAM = '<pre class="mermaid">'
 CODE = re.compile(r"`[^`\n]*`")
+# What readers type, by page.
+SEARCH_WORDS = Path(__file__).with_name("search_words.yml")
+# What counts less in a search than the guides: names of the reference, and pages about the inside.
+SEARCHED_LESS = {"reference/api/": 0.3, "adr/": 0.2, "contributing/": 0.2, "cli.md": 0.5}
 
 
-def on_page_markdown(markdown: str, **_: object) -> str:
-    r"""Write ``\|`` in code as ``|``.
+def on_page_markdown(markdown: str, page: Any, **_: object) -> str:
+    r"""Write ``\|`` in code as ``|``, and let the search rank pages by their readers.
 
     GitHub wants a pipe in the code of a table escaped; Python-Markdown shows the backslash.
     """
+    name = page.file.src_uri
+    if words := search_words().get(name):
+        page.meta["tags"] = words
+    for folder, boost in SEARCHED_LESS.items():
+        if name.startswith(folder):
+            page.meta["search"] = {"boost": boost}
     return CODE.sub(lambda code: code[0].replace("\\|", "|"), markdown)
+
+
+def search_words() -> dict[str, list[str]]:
+    """Return what readers type into the search, by the page that answers it."""
+    words: dict[str, list[str]] = yaml.safe_load(SEARCH_WORDS.read_text(encoding="utf-8"))
+    return words
 
 
 def on_post_page(output: str, page: Any, **_: object) -> str:
