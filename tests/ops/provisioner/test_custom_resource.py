@@ -49,7 +49,7 @@ class Putting(http.server.BaseHTTPRequestHandler):
 @pytest.fixture
 def inbox():
     with Inbox() as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
         thread.start()
         yield server
         server.shutdown()

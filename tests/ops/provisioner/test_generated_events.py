@@ -93,7 +93,7 @@ def environment(monkeypatch):
 @pytest.fixture
 def inbox():
     with Inbox() as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
         thread.start()
         yield server
         server.shutdown()

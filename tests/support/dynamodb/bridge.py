@@ -32,7 +32,9 @@ class Bridge:
     def __init__(self, endpoint: str) -> None:
         handler = type("Handler", (_Handler,), {"bridge": self, "upstream": urlsplit(endpoint)})
         self._server = _Server((HOST, 0), handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(0.01,), daemon=True
+        )
 
     @property
     def url(self) -> str:

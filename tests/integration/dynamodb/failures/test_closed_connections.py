@@ -6,6 +6,7 @@ import pytest
 
 from tests.integration.dynamodb.failures.messages import arrived
 from tests.integration.dynamodb.failures.states import STATES, TEN
+from tests.integration.dynamodb.failures.timing import TIMEOUT_S
 from tests.support.dynamodb.trees import AsyncTree, SyncTree
 from tests.support.dynamodb.world import Client, World
 from zae_limiter import Limit, RateLimiterUnavailable
@@ -110,7 +111,7 @@ async def test_a_write_that_another_client_has_written_over_is_not_repeated(worl
 
 
 async def test_a_credit_is_not_repeated_while_it_may_still_arrive(world, proxy):
-    client = await through(world, proxy)
+    client = await through(world, proxy, request_timeout=TIMEOUT_S)
     await client.repo.set_system_defaults([TEN])
     with proxy.measure() as measured:
         async with client.acquire(rpm=4) as lease:

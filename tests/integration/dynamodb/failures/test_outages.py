@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from zae_limiter_contract.stopwatch import Stopwatch
 
+from tests.integration.dynamodb.failures.timing import TIMEOUT_S
 from tests.support.dynamodb.waiting import started
 from tests.support.dynamodb.world import API, PARENT, USER, together
 from zae_limiter import Limit, RateLimiterUnavailable
@@ -62,7 +63,7 @@ async def test_a_waiter_without_time_does_not_take_those_behind_it_along(world, 
 async def test_calls_that_fail_together_have_each_an_error_of_their_own(world, proxy):
     """Several children whose parent cannot be charged."""
     children = [f"key-{number}" for number in range(3)]
-    client = await world.client(proxy)
+    client = await world.client(proxy, request_timeout=TIMEOUT_S)
     await client.repo.create_entity(PARENT)
     for child in children:
         await client.repo.create_entity(child, parent_id=PARENT, cascade=True)
