@@ -13,20 +13,9 @@ from zae_limiter._async.open import (
 )
 from zae_limiter._async.ports import Engine
 from zae_limiter._async.repository import Repository
-from zae_limiter.clock import Clock, check_clock
-from zae_limiter.models.config import OnUnavailable, OutagePolicy
-from zae_limiter.models.limit import check_positive
-from zae_limiter.settings import (
-    Provision,
-    Settings,
-    check_max_shards,
-    check_provision,
-    check_retention_days,
-    check_seconds,
-    check_timeout,
-    check_ttl_multiplier,
-    check_windows,
-)
+from zae_limiter.clock import Clock
+from zae_limiter.models.config import OutagePolicy
+from zae_limiter.settings import Provision, Settings
 from zae_limiter.stack_option_methods import StackOptionMethods
 
 # sync: from zae_limiter.settings import ParallelMode
@@ -64,7 +53,7 @@ class RepositoryBuilder(StackOptionMethods):
 
     def config_cache_ttl(self, seconds: float) -> RepositoryBuilder:
         """Set the time for which resolved limits are cached; 0 reads them for each call."""
-        return self._set(config_cache_ttl=check_seconds(seconds, "config_cache_ttl"))
+        return self._set(config_cache_ttl=seconds)
 
     def auto_update(self, enabled: bool) -> RepositoryBuilder:
         """Update functions of an older version when the store is opened.
@@ -78,19 +67,18 @@ class RepositoryBuilder(StackOptionMethods):
 
         With 0, buckets never expire.
         """
-        return self._set(bucket_ttl_multiplier=check_ttl_multiplier(multiplier))
+        return self._set(bucket_ttl_multiplier=multiplier)
 
     def on_unavailable(self, policy: OutagePolicy | None) -> RepositoryBuilder:
         """Set the outage policy of acquires that do not name one."""
-        parsed = None if policy is None else OnUnavailable.parse(policy)
-        return self._set(on_unavailable=parsed)
+        return self._set(on_unavailable=policy)
 
     def usage_retention_days(self, days: int) -> RepositoryBuilder:
         """Set how long usage is kept; 0 keeps none. Default: 90 days, in memory 7.
 
         For an existing DynamoDB table, the retention of its stack counts.
         """
-        self._set(usage_retention_days=check_retention_days(days))
+        self._set(usage_retention_days=days)
         return self._option(usage_retention_days=days)
 
     def snapshot_windows(self, windows: str | Iterable[str]) -> RepositoryBuilder:
@@ -98,13 +86,12 @@ class RepositoryBuilder(StackOptionMethods):
 
         Usage is always stored by the hour; days and months are sums.
         """
-        checked = check_windows(windows)
-        self._set(snapshot_windows=checked)
-        return self._option(snapshot_windows=",".join(checked))
+        self._set(snapshot_windows=windows)
+        return self._option(snapshot_windows=",".join(self._settings.snapshot_windows))
 
     def audit_retention_days(self, days: int) -> RepositoryBuilder:
         """Set how long audit events are kept. For an existing stack, its own retention counts."""
-        self._set(audit_retention_days=check_positive(days, "audit_retention_days"))
+        self._set(audit_retention_days=days)
         return self._option(audit_retention_days=days)
 
     def provision(self, what: Provision) -> RepositoryBuilder:
@@ -113,23 +100,23 @@ class RepositoryBuilder(StackOptionMethods):
         "stack", the default, deploys the CloudFormation stack. With "table", or if the endpoint has
         no stacks (a local server), only the table is created.
         """
-        return self._set(provision=check_provision(what))
+        return self._set(provision=what)
 
     def request_timeout(self, seconds: float) -> RepositoryBuilder:
         """Set how long a call waits for a store that does not answer."""
-        return self._set(request_timeout=check_timeout(seconds, "request_timeout"))
+        return self._set(request_timeout=seconds)
 
     def rejection_cache_ttl(self, seconds: float) -> RepositoryBuilder:
         """Set how long an empty bucket rejects calls without asking DynamoDB; 0 always asks."""
-        return self._set(rejection_cache_ttl=check_seconds(seconds, "rejection_cache_ttl"))
+        return self._set(rejection_cache_ttl=seconds)
 
     def max_shards(self, count: int) -> RepositoryBuilder:
         """Set the number of DynamoDB items into which a busy bucket may be split."""
-        return self._set(max_shards=check_max_shards(count))
+        return self._set(max_shards=count)
 
     def clock(self, clock: Clock | None) -> RepositoryBuilder:
         """Take epoch milliseconds from this clock, which is never corrected."""
-        return self._set(clock=None if clock is None else check_clock(clock))
+        return self._set(clock=clock)
 
     # sync: def parallel_mode(self, mode: ParallelMode) -> RepositoryBuilder:
     # sync:     """Set how independent calls run: "auto", "gevent", "threadpool" or "serial"."""
@@ -183,5 +170,5 @@ class RepositoryBuilder(StackOptionMethods):
         return f"{type(self).__name__}({', '.join(f'{n}={v!r}' for n, v in given.items())})"
 
     def _set(self, **fields: Any) -> RepositoryBuilder:
-        self._settings = self._settings._replace(**fields)
+        self._settings = self._settings.given(**fields)
         return self

@@ -82,26 +82,26 @@ class RateLimiter(Management, Unpicklable):
         stack_options: StackOptions | None = None,
         bucket_ttl_refill_multiplier: int | None = None,
     ) -> None:
-        store_options = {
-            "url": url,
-            "namespace": namespace,
-            "config_cache_ttl": config_cache_ttl,
-            "provision": provision,
-            "rejection_cache_ttl": rejection_cache_ttl,
-            "max_shards": max_shards,
-            "request_timeout": request_timeout,
-            # sync: "parallel_mode": parallel_mode,
-            "auto_update": auto_update,
-            "on_unavailable": on_unavailable,
-        }
-        deprecated = {
-            "name": name,
-            "region": region,
-            "endpoint_url": endpoint_url,
-            "stack_options": stack_options,
-            "bucket_ttl_refill_multiplier": bucket_ttl_refill_multiplier,
-        }
-        super().__init__(repository, clock, _given(store_options), _given(deprecated))
+        store_options = _given(
+            url=url,
+            namespace=namespace,
+            config_cache_ttl=config_cache_ttl,
+            provision=provision,
+            rejection_cache_ttl=rejection_cache_ttl,
+            max_shards=max_shards,
+            request_timeout=request_timeout,
+            # sync: parallel_mode=parallel_mode,
+            auto_update=auto_update,
+            on_unavailable=on_unavailable,
+        )
+        deprecated = _given(
+            name=name,
+            region=region,
+            endpoint_url=endpoint_url,
+            stack_options=stack_options,
+            bucket_ttl_refill_multiplier=bucket_ttl_refill_multiplier,
+        )
+        super().__init__(repository, clock, store_options, deprecated)
         self.speculative_writes = speculative_writes
         self._observer: Observer | None = None
         if hooks is not None or mode != "enforce":
@@ -357,7 +357,7 @@ def _call_type(timeout: float, observer: Observer | None) -> Callable[..., Acqui
     return functools.partial(WaitingCall, timeout=timeout)
 
 
-def _given(keywords: dict[str, Any]) -> dict[str, Any]:
+def _given(**keywords: Any) -> dict[str, Any]:
     return {keyword: value for keyword, value in keywords.items() if value is not None}
 
 

@@ -17,11 +17,10 @@ from zae_limiter.concurrency.locks import SignalSafeLock
 from zae_limiter.concurrency.single_flight import Flight, SingleFlight
 from zae_limiter.concurrency.waiter import Waiter
 from zae_limiter.exceptions import ValidationError, ZAELimiterError
-from zae_limiter.models.config import OnUnavailable
+from zae_limiter.settings import Settings, check_policy
 from zae_limiter.store_url import masked_url
 
 if TYPE_CHECKING:
-    from zae_limiter._sync.builder import SyncRepositoryBuilder
     from zae_limiter.models.stack import LimiterInfo
 
 OPENING_S = 600.0  # creating a table takes seconds, deploying a stack minutes
@@ -38,6 +37,8 @@ DEPRECATED = {
     "auto_update": "SyncRepository.open(auto_update=...)",
     "bucket_ttl_refill_multiplier": "SyncRepository.builder().bucket_ttl_multiplier(...)",
 }
+# Deprecated keywords that are settings of another name.
+SETTINGS = {"name": "stack", "bucket_ttl_refill_multiplier": "bucket_ttl_multiplier"}
 # Two options that a limiter may have together with other options of its own store. Alone, or with
 # a repository, they are deprecated keywords. All other options of a store are refused together with
 # a repository.
@@ -123,8 +124,7 @@ class Management:
         self._unopened = None if repository is None or repository.is_open else repository
         self._owned = repository is None
         self._clock = None if clock is None else check_clock(clock)
-        policy = store_options.get("on_unavailable")
-        self._policy = None if policy is None else OnUnavailable.parse(policy)
+        self._policy = check_policy(store_options.get("on_unavailable"))
         self._repository: SyncRepository | None = None
         self._closings = 0  # counts `close`, so that a store whose opening ends later is not kept
         if store_options:
@@ -139,7 +139,9 @@ class Management:
     def _check_options(self, repository: SyncRepository | None) -> None:
         """Raise ValidationError for a wrong URL or option at once, before the first use."""
         if repository is None:
-            self._builder().check()
+            from zae_limiter._sync.open import check_settings
+
+            check_settings(self._settings())
             return
         for name, value in self._store_options.items():
             if name not in DEPRECATED_ALONE:
@@ -267,31 +269,18 @@ class Management:
             if not self._unopened.is_open:
                 self._unopened.ensure_infrastructure()
             return self._unopened.with_settings(clock=self._clock)
-        return self._builder().build()
+        from zae_limiter._sync.open import open_repository
 
-    def _builder(self) -> SyncRepositoryBuilder:
-        options, old = self._store_options, self._deprecated
-        builder = (
-            SyncRepository.builder().url(options.get("url")).namespace(options.get("namespace"))
-        )
-        builder.stack(old.get("name")).region(old.get("region"))
-        builder.endpoint_url(old.get("endpoint_url")).stack_options(old.get("stack_options"))
-        builder.clock(self._clock).auto_update(options.get("auto_update") is not False)
-        if "config_cache_ttl" in options:
-            builder.config_cache_ttl(options["config_cache_ttl"])
-        if "provision" in options:
-            builder.provision(options["provision"])
-        if "rejection_cache_ttl" in options:
-            builder.rejection_cache_ttl(options["rejection_cache_ttl"])
-        if "max_shards" in options:
-            builder.max_shards(options["max_shards"])
-        if "request_timeout" in options:
-            builder.request_timeout(options["request_timeout"])
-        if "parallel_mode" in options:
-            builder.parallel_mode(options["parallel_mode"])
-        if "bucket_ttl_refill_multiplier" in old:
-            builder.bucket_ttl_multiplier(old["bucket_ttl_refill_multiplier"])
-        return builder.register_missing_namespace()
+        return open_repository(self._settings())
+
+    def _settings(self) -> Settings:
+        """Return the settings of the own store. The outage policy stays with the limiter."""
+        given = {
+            SETTINGS.get(name, name): value
+            for name, value in (self._store_options | self._deprecated).items()
+            if name != "on_unavailable"
+        }
+        return Settings(register=True).given(**given, clock=self._clock)
 
 
 def _warn_of_property(name: str, instead: str) -> None:

@@ -24,8 +24,7 @@ from zae_limiter.concurrency.calls import (
 )
 from zae_limiter.concurrency.unpicklable import Unpicklable
 from zae_limiter.exceptions import InfrastructureError
-from zae_limiter.models.config import OnUnavailable
-from zae_limiter.settings import check_ttl_multiplier
+from zae_limiter.settings import Settings, check_policy, check_ttl_multiplier
 
 if TYPE_CHECKING:
     from zae_limiter._async.builder import RepositoryBuilder
@@ -78,10 +77,14 @@ class Repository(
         )
         from zae_limiter._async.open import stack_to_open
 
-        builder = self.builder().stack(name).region(region).endpoint_url(endpoint_url)
-        builder.config_cache_ttl(config_cache_ttl).stack_options(stack_options)
-        place = StackPlace(stack_to_open(name), region, endpoint_url)
-        self._unopened = Unopened(builder.register_missing_namespace(), place, stack_options)
+        settings = Settings(register=True).given(
+            stack=name,
+            region=region,
+            endpoint_url=endpoint_url,
+            stack_options=stack_options,
+            config_cache_ttl=config_cache_ttl,
+        )
+        self._unopened = Unopened(settings, StackPlace(stack_to_open(name), region, endpoint_url))
 
     if not TYPE_CHECKING:
 
@@ -125,15 +128,25 @@ class Repository(
         ``ZAEL_NAMESPACE`` or ``"default"``. If the store does not answer, a call waits at
         most ``request_timeout`` seconds.
         """
-        builder = cls.builder().namespace(namespace).stack(stack).url(url)
-        builder.region(region).endpoint_url(endpoint_url)
-        builder.config_cache_ttl(config_cache_ttl).auto_update(auto_update)
-        builder.provision(provision).request_timeout(request_timeout).clock(clock)
-        builder.max_shards(max_shards).rejection_cache_ttl(rejection_cache_ttl)
-        # sync: builder.parallel_mode(parallel_mode)
-        builder.register_missing_namespace()
-        return Opening(builder.build())  # unasync: remove
-        # sync: return builder.build()
+        from zae_limiter._async.open import open_repository
+
+        settings = Settings(register=True).given(
+            namespace=namespace,
+            url=url,
+            stack=stack,
+            region=region,
+            endpoint_url=endpoint_url,
+            config_cache_ttl=config_cache_ttl,
+            auto_update=auto_update,
+            provision=provision,
+            rejection_cache_ttl=rejection_cache_ttl,
+            max_shards=max_shards,
+            request_timeout=request_timeout,
+            clock=clock,
+            # sync: parallel_mode=parallel_mode,
+        )
+        return Opening(open_repository(settings))  # unasync: remove
+        # sync: return open_repository(settings)
 
     @classmethod
     async def over(
@@ -145,8 +158,11 @@ class Repository(
         clock: Clock | None = None,
     ) -> Repository:
         """Return a repository over your own engine. Closing the repository closes the engine."""
-        builder = cls.builder().namespace(namespace).config_cache_ttl(config_cache_ttl)
-        return await builder.clock(clock).register_missing_namespace().over(engine)
+        from zae_limiter._async.open import repository_over
+
+        settings = Settings(namespace, register=True)
+        settings = settings.given(config_cache_ttl=config_cache_ttl, clock=clock)
+        return await repository_over(engine, type(engine).__name__, settings)
 
     @staticmethod
     def builder() -> RepositoryBuilder:
@@ -171,7 +187,7 @@ class Repository(
             self._context.scoped(
                 namespace.namespace_id,
                 name,
-                None if on_unavailable is None else OnUnavailable.parse(on_unavailable),
+                check_policy(on_unavailable),
                 _ttl_multiplier(bucket_ttl_multiplier),
             )
         )
@@ -189,7 +205,7 @@ class Repository(
         scoped = context.scoped(
             context.namespace_id,
             context.namespace_name,
-            None if on_unavailable is None else OnUnavailable.parse(on_unavailable),
+            check_policy(on_unavailable),
             _ttl_multiplier(bucket_ttl_multiplier),
         )
         return Repository(replace(scoped, clock=clock or context.clock))
@@ -241,7 +257,9 @@ class Repository(
         if self._unopened is None:
             await self._context.engine.ping()
             return
-        opened = await self._unopened.builder.build()
+        from zae_limiter._async.open import open_repository
+
+        opened = await open_repository(self._unopened.settings)
         vars(self).update(vars(opened), _unopened=None)
 
     @property

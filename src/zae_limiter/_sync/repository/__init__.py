@@ -25,8 +25,7 @@ from zae_limiter.concurrency.calls import (
 )
 from zae_limiter.concurrency.unpicklable import Unpicklable
 from zae_limiter.exceptions import InfrastructureError
-from zae_limiter.models.config import OnUnavailable
-from zae_limiter.settings import check_ttl_multiplier
+from zae_limiter.settings import Settings, check_policy, check_ttl_multiplier
 
 if TYPE_CHECKING:
     from zae_limiter._sync.builder import SyncRepositoryBuilder
@@ -77,10 +76,14 @@ class SyncRepository(
         )
         from zae_limiter._sync.open import stack_to_open
 
-        builder = self.builder().stack(name).region(region).endpoint_url(endpoint_url)
-        builder.config_cache_ttl(config_cache_ttl).stack_options(stack_options)
-        place = StackPlace(stack_to_open(name), region, endpoint_url)
-        self._unopened = Unopened(builder.register_missing_namespace(), place, stack_options)
+        settings = Settings(register=True).given(
+            stack=name,
+            region=region,
+            endpoint_url=endpoint_url,
+            stack_options=stack_options,
+            config_cache_ttl=config_cache_ttl,
+        )
+        self._unopened = Unopened(settings, StackPlace(stack_to_open(name), region, endpoint_url))
 
     if not TYPE_CHECKING:
 
@@ -124,14 +127,24 @@ class SyncRepository(
         ``ZAEL_NAMESPACE`` or ``"default"``. If the store does not answer, a call waits at
         most ``request_timeout`` seconds.
         """
-        builder = cls.builder().namespace(namespace).stack(stack).url(url)
-        builder.region(region).endpoint_url(endpoint_url)
-        builder.config_cache_ttl(config_cache_ttl).auto_update(auto_update)
-        builder.provision(provision).request_timeout(request_timeout).clock(clock)
-        builder.max_shards(max_shards).rejection_cache_ttl(rejection_cache_ttl)
-        builder.parallel_mode(parallel_mode)
-        builder.register_missing_namespace()
-        return builder.build()
+        from zae_limiter._sync.open import open_repository
+
+        settings = Settings(register=True).given(
+            namespace=namespace,
+            url=url,
+            stack=stack,
+            region=region,
+            endpoint_url=endpoint_url,
+            config_cache_ttl=config_cache_ttl,
+            auto_update=auto_update,
+            provision=provision,
+            rejection_cache_ttl=rejection_cache_ttl,
+            max_shards=max_shards,
+            request_timeout=request_timeout,
+            clock=clock,
+            parallel_mode=parallel_mode,
+        )
+        return open_repository(settings)
 
     @classmethod
     def over(
@@ -143,8 +156,11 @@ class SyncRepository(
         clock: Clock | None = None,
     ) -> SyncRepository:
         """Return a repository over your own engine. Closing the repository closes the engine."""
-        builder = cls.builder().namespace(namespace).config_cache_ttl(config_cache_ttl)
-        return builder.clock(clock).register_missing_namespace().over(engine)
+        from zae_limiter._sync.open import repository_over
+
+        settings = Settings(namespace, register=True)
+        settings = settings.given(config_cache_ttl=config_cache_ttl, clock=clock)
+        return repository_over(engine, type(engine).__name__, settings)
 
     @staticmethod
     def builder() -> SyncRepositoryBuilder:
@@ -169,7 +185,7 @@ class SyncRepository(
             self._context.scoped(
                 namespace.namespace_id,
                 name,
-                None if on_unavailable is None else OnUnavailable.parse(on_unavailable),
+                check_policy(on_unavailable),
                 _ttl_multiplier(bucket_ttl_multiplier),
             )
         )
@@ -187,7 +203,7 @@ class SyncRepository(
         scoped = context.scoped(
             context.namespace_id,
             context.namespace_name,
-            None if on_unavailable is None else OnUnavailable.parse(on_unavailable),
+            check_policy(on_unavailable),
             _ttl_multiplier(bucket_ttl_multiplier),
         )
         return SyncRepository(replace(scoped, clock=clock or context.clock))
@@ -239,7 +255,9 @@ class SyncRepository(
         if self._unopened is None:
             self._context.engine.ping()
             return
-        opened = self._unopened.builder.build()
+        from zae_limiter._sync.open import open_repository
+
+        opened = open_repository(self._unopened.settings)
         vars(self).update(vars(opened), _unopened=None)
 
     @property

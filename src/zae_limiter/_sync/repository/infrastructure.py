@@ -11,8 +11,8 @@ from zae_limiter._sync.repository.context import RepositoryMixin
 from zae_limiter.exceptions import InfrastructureError
 
 if TYPE_CHECKING:
-    from zae_limiter._sync.builder import SyncRepositoryBuilder
     from zae_limiter.models.stack import StackOptions, Status
+    from zae_limiter.settings import Settings
     from zae_limiter_ops._sync.infra.deployment import Deleted, Deployed, Deployment
 
 
@@ -25,11 +25,10 @@ class StackPlace(NamedTuple):
 
 
 class Unopened(NamedTuple):
-    """A repository that was constructed but not opened: its builder and its stack."""
+    """A repository that was constructed but not opened."""
 
-    builder: SyncRepositoryBuilder
+    settings: Settings
     place: StackPlace
-    options: StackOptions | None
 
 
 class InfrastructureMethods(RepositoryMixin):
@@ -44,7 +43,7 @@ class InfrastructureMethods(RepositoryMixin):
         from zae_limiter.models.stack import StackOptions
 
         if stack_options is None and self._unopened is not None:
-            stack_options = self._unopened.options
+            stack_options = self._unopened.settings.stack_options
         deployment = self._deployment()
         try:
             return deployment.deploy(stack_options or StackOptions(), wait=wait)
