@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from time import time_ns
 from typing import TYPE_CHECKING, Any
 
 from zae_limiter.naming import DEFAULT_RESOURCE
@@ -132,9 +131,8 @@ def _limits_on_other_resources(repository: SyncRepository, entity_id: str) -> Sh
     from zae_limiter.models.config import ConfigSource
 
     own, switch = repository.get_limits(entity_id), repository.get_mode(entity_id=entity_id)
-    mode = None
-    if switch is not None and not switch.is_over(time_ns() // 10**6):
-        mode = ModeView(switch.mode, switch.until, ConfigSource.ENTITY_DEFAULT)
+    now_ms = repository.charging.clock()
+    mode = ModeView.of_switch(switch, ConfigSource.ENTITY_DEFAULT, now_ms)
     if own:
         source = ConfigSource.ENTITY_DEFAULT
         return ShownLimits(entity_id, DEFAULT_RESOURCE, source, tuple(own), mode)

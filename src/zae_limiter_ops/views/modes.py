@@ -31,10 +31,15 @@ class ModeView(NamedTuple):
         """Return the mode of the entities that have no configuration of their own there."""
         from zae_limiter.models.config import ConfigSource
 
-        switch = repository.get_mode(resource)
-        if switch is None or switch.is_over(repository.charging.clock()):
-            return ENFORCED
-        return cls(switch.mode, switch.until, ConfigSource.RESOURCE)
+        switch, now_ms = repository.get_mode(resource), repository.charging.clock()
+        return cls.of_switch(switch, ConfigSource.RESOURCE, now_ms) or ENFORCED
+
+    @classmethod
+    def of_switch(cls, switch: Switch | None, source: ConfigSource, now_ms: int) -> ModeView | None:
+        """Return the mode that a level sets; None if it sets none, or if that is over."""
+        if switch is None or switch.is_over(now_ms):
+            return None
+        return cls(switch.mode, switch.until, source)
 
     def denied_seconds(self, now_ms: int) -> float:
         """Return the rest of mode deny, infinite without an end; 0 in any other mode."""
