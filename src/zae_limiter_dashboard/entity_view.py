@@ -13,7 +13,6 @@ from zae_limiter_dashboard.rows import LevelRow
 from zae_limiter_ops.reports.usage_series import UsageChart, usage_chart
 from zae_limiter_ops.reports.usage_svg import chart_legend, svg_chart
 from zae_limiter_ops.reports.visualization import LARGEST_IN_COLOUR
-from zae_limiter_ops.views.advice import GivenOptions
 from zae_limiter_ops.views.entities import EntityView, view_entity
 from zae_limiter_ops.views.explanation import Explanation, explain_acquire
 from zae_limiter_ops.views.in_force import as_in_force, changed_buckets
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from zae_limiter.models.entity import Entity
     from zae_limiter.models.usage import UsageSnapshot, WindowName
     from zae_limiter_dashboard.store import Watched
+    from zae_limiter_ops.views.advice import GivenOptions
 
 MAX_CHILDREN = 50
 MAX_EVENTS = 20
@@ -116,9 +116,13 @@ def _drawn(chart: UsageChart, windows: list[UsageSnapshot]) -> DrawnUsage:
 
 
 def explain(
-    repository: SyncRepository, entity_id: str, resource: str, amounts: Mapping[str, int]
+    repository: SyncRepository,
+    entity_id: str,
+    resource: str,
+    amounts: Mapping[str, int],
+    given: GivenOptions,
 ) -> Explanation:
     """Explain a call that a person has typed in."""
     return explain_acquire(
-        SyncRateLimiter(repository), entity_id, resource, amounts or None, given=GivenOptions()
+        SyncRateLimiter(repository), entity_id, resource, amounts or None, given=given
     )

@@ -413,11 +413,11 @@ class PageRoutes:
         entity_id, resource = ask.entity_id(), check_resource(ask.query.get("resource", ""))
         amounts = ask.query.get("amounts", "")
         try:
-            found = explain(watched.repository, entity_id, resource, parse_amounts(amounts))
+            asked = parse_amounts(amounts)
+            found = explain(watched.repository, entity_id, resource, asked, self._given)
         except ValidationError as error:
             return self._html("explain.html", ask, explanation=None, problem=str(error))
-        words = amount_words(parse_amounts(amounts))
-        options = [word for each in words for word in ("-c", each)]
+        options = [word for each in amount_words(asked) for word in ("-c", each)]
         command = self._given.command("explain", entity_id, resource, options=options)
         template = "explain_part.html" if "hx-request" in ask.headers else "explain.html"
         return self._html(template, ask, explanation=found, problem=None, command=command)

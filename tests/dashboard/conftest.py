@@ -88,12 +88,12 @@ def serve(url):
     """Return a function that starts a page with some settings on a filled store."""
     started = []
 
-    def start(open_store=None, **settings):
+    def start(open_store=None, given=None, **settings):
         repository = SyncRepository.open("default", url=url)
         server = DashboardServer(
             open_store or (lambda: SyncRepository.open("default", url=url, config_cache_ttl=0)),
             DashboardSettings(**{"port": 0, **settings}),
-            GivenOptions(),
+            given or GivenOptions(),
             "default",
         )
         started.append((repository, server, server.start()))

@@ -11,6 +11,7 @@ import pytest
 from tests.dashboard.conftest import HOSTILE, fill
 from zae_limiter import Limit, RateLimitExceeded, SyncRepository
 from zae_limiter.exceptions import RateLimiterUnavailable
+from zae_limiter_ops.views.advice import GivenOptions
 
 MANIFEST = "resources:\n  gpt-4:\n    limits:\n      rpd: 20/day\n"
 
@@ -382,3 +383,10 @@ def eventually(look, is_wanted, seconds=20):
     while not is_wanted(found := look()) and time.monotonic() < until:
         time.sleep(0.2)
     return found
+
+
+def test_a_problem_of_an_explanation_suggests_a_command_on_the_same_store(serve, url):
+    given = GivenOptions()
+    given.store = ("--url", url)
+    text = serve(given=given).client().page("entity/explain", id="key-7", resource="gpt-4")
+    assert f"store some: zae-limiter system set-defaults --url {url}" in text
