@@ -390,3 +390,10 @@ def test_a_problem_of_an_explanation_suggests_a_command_on_the_same_store(serve,
     given.store = ("--url", url)
     text = serve(given=given).client().page("entity/explain", id="key-7", resource="gpt-4")
     assert f"store some: zae-limiter system set-defaults --url {url}" in text
+
+
+def test_a_call_that_never_fits_is_limited_for_ever(page):
+    amounts = {"id": "acme-web", "resource": "gpt-4", "amounts": "rpd=11"}
+    text = words_of(page.client().page("entity/explain", **amounts))
+    assert "limited for ever" in text
+    assert "no never" in text
