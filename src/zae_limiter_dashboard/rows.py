@@ -212,7 +212,7 @@ class LevelRow(NamedTuple):
             return 0.0  # most of very many buckets are full, and all are sorted by this time
         is_money = state.limit.currency is not None
         wanted_milli = stored_units(self.asked, is_money) or (1 if is_money else MILLI)
-        if wanted_milli > state.capacity_milli:
+        if wanted_milli > max(state.capacity_milli, self.level_milli):
             return math.inf
         return max(self._until(wanted_milli), self.stopped_seconds)
 

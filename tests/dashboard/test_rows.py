@@ -145,6 +145,13 @@ def test_a_topped_up_quota_is_not_used_below_zero():
     assert (row.level, row.used_percent, row.bar, row.condition) == (1500, 0, 0.0, "ok")
 
 
+def test_an_amount_above_the_quota_fits_while_a_top_up_lasts():
+    topped_up = quota_state(1_500_000, QUOTA, used=0, held=0, rejected=1, asked=1200)
+    assert LevelRow.at(topped_up, NOW).fits_after_seconds == 0
+    over = LevelRow.at(topped_up, NOW + 60_000)
+    assert math.isinf(over.fits_after_seconds)
+
+
 def test_a_soft_limit_is_overdrawn_but_not_limited():
     soft = Limit.quota("tokens", 1000, per="day", soft=True)
     row = LevelRow.at(quota_state(-5000, soft, rejected=3, asked=7), NOW)
