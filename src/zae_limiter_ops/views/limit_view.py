@@ -86,8 +86,11 @@ class BucketView:
 
     @property
     def used_share(self) -> float:
-        """The used share of the capacity: 1 for an empty bucket, more in debt."""
-        return 1 - self.state.tokens_milli / self.state.capacity_milli
+        """The used share of the capacity: 1 for an empty bucket, more in debt.
+
+        Top-ups lift the level of a quota above its amount.
+        """
+        return max(0.0, 1 - self.state.tokens_milli / self.state.capacity_milli)
 
     @property
     def full_after_seconds(self) -> float:

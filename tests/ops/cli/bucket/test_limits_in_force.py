@@ -86,3 +86,12 @@ def test_a_soft_limit_makes_nobody_wait(cli, opened):
         rows = [line for line in found.out.splitlines() if "rpd" in line or " tpm " in line]
         assert all("now" in row.split() for row in rows[:2])
         assert "is a debt" not in found.err
+
+
+@dynamodb_first
+def test_a_topped_up_budget_is_not_used_below_zero(cli, limiter, opened):
+    opened.top_up("key-1", "gpt-5", {"usd": "5.50"})
+    [bucket] = cli("bucket", "list", "-r", "gpt-5", "--output", "json").json["buckets"]
+    [limit] = bucket["limits"]
+    assert (limit["level_billionths"], limit["used_pct"]) == (6_000_000_000, 0)
+    assert " 0%" in cli("bucket", "list", "-r", "gpt-5").out
