@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from zae_limiter.admission.in_force import stored_units
+from zae_limiter.admission.slots import RETRY_S
 from zae_limiter.bucket import calculate_retry_after, refill_state
 from zae_limiter.models.bucket import BucketState
 from zae_limiter.models.timestamps import MILLI, iso_from_ms
@@ -201,8 +202,9 @@ class LevelRow(NamedTuple):
     def fits_after_seconds(self) -> float:
         """The time until the largest rejected amount, or one token, can be taken.
 
-        It is never shorter than a pause or mode deny, and infinite if the amount exceeds the
-        capacity. A soft limit never makes a call wait, nor does a mode that rejects nobody.
+        For slots, it is the time after which a caller should ask again. It is never shorter than a
+        pause or mode deny, and infinite if the amount exceeds the capacity. A soft limit never
+        makes a call wait, nor does a mode that rejects nobody.
         """
         state = self.state
         if self.is_soft or self.mode.never_rejects:
@@ -214,7 +216,8 @@ class LevelRow(NamedTuple):
         wanted_milli = stored_units(self.asked, is_money) or (1 if is_money else MILLI)
         if wanted_milli > max(state.capacity_milli, self.level_milli):
             return math.inf
-        return max(self._until(wanted_milli), self.stopped_seconds)
+        seconds = self._until(wanted_milli)
+        return max(min(seconds, RETRY_S) if self.is_concurrent else seconds, self.stopped_seconds)
 
     @property
     def retry_at(self) -> str | None:
@@ -226,7 +229,10 @@ class LevelRow(NamedTuple):
 
     @property
     def full_after_seconds(self) -> float:
-        """The time until the bucket is full again, provided that nothing else is charged."""
+        """The time until the bucket is full again, provided that nothing else is charged.
+
+        For slots, all of them have expired by then unless they are renewed.
+        """
         return self._until(self.state.capacity_milli)
 
     @property
@@ -291,7 +297,7 @@ class LevelRow(NamedTuple):
     def _until(self, level: int) -> float:
         missing = level - self.level_milli
         if self.is_concurrent:
-            return (self.holds_expire_seconds or 1.0) if missing > 0 else 0.0
+            return self.state.refill_period_ms / 1000 if missing > 0 else 0.0
         if self.is_quota:  # full when the next window begins
             return (self._window_seconds or 0.0) if missing > 0 else 0.0
         state = self.state

@@ -102,6 +102,15 @@ def test_slots_are_in_flight_by_their_first_expiry():
     assert (soon.held_slots, soon.holds_expire_seconds) == (4, 5.0)
 
 
+def test_slots_return_when_a_call_ends_and_at_the_latest_when_all_have_expired():
+    limit = Limit.concurrent("parallel", 5, lease_ttl=60)
+    full = LevelRow.at(state("a", 0, limit, rejected=1, asked=3, holds_expire_ms=NOW + 5000), NOW)
+    assert full.fits_after_seconds == 1  # the time after which callers ask again
+    assert full.full_after_seconds == 60  # the first expiry returns one slot
+    free = LevelRow.at(state("b", 5, limit), NOW)
+    assert (free.fits_after_seconds, free.full_after_seconds) == (0, 0)
+
+
 def quota_state(units, limit, **values):
     """A quota whose window ends in a minute."""
     values.setdefault("window_end", datetime.fromtimestamp(NOW / 1000 + 60, UTC))
