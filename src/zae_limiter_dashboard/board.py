@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from zae_limiter.exceptions import IncompatibleSchemaError, ZAELimiterError
 from zae_limiter.models.bucket import BucketEntry, BucketState
-from zae_limiter_dashboard.rows import SORTS, LevelRow
+from zae_limiter_dashboard.rows import SORTS
 from zae_limiter_dashboard.selection import Selection, select
 from zae_limiter_ops.views.in_force import as_in_force, changed_buckets
+from zae_limiter_ops.views.limit_view import LimitView
 
 if TYPE_CHECKING:
     from zae_limiter import SyncRepository
@@ -45,7 +46,7 @@ LimitsOf = Callable[[str, str], Iterable["Limit"]]  # of an entity on a resource
 class Refreshed(NamedTuple):
     """Rows that were read now, and the read units of that where reads cost units."""
 
-    rows: list[LevelRow]
+    rows: list[LimitView]
     units: float
 
 
@@ -58,12 +59,12 @@ class Kept:
     """
 
     revision: int | None
-    rows: tuple[LevelRow, ...]
+    rows: tuple[LimitView, ...]
     seen: int  # the number of the listing that has seen the bucket last
     is_settled: bool
 
     @classmethod
-    def of(cls, revision: int | None, rows: tuple[LevelRow, ...], seen: int) -> Kept:
+    def of(cls, revision: int | None, rows: tuple[LimitView, ...], seen: int) -> Kept:
         return cls(revision, rows, seen, _are_settled(rows))
 
     def is_outdated(self, revision: int | None, now_ms: int) -> bool:
@@ -83,7 +84,7 @@ class Kept:
         self.is_settled = _are_settled(self.rows)
 
 
-def _are_settled(rows: Iterable[LevelRow]) -> bool:
+def _are_settled(rows: Iterable[LimitView]) -> bool:
     for row in rows:
         state = row.state
         if row.level_milli != state.capacity_milli or state.rejected:
@@ -101,21 +102,21 @@ class Board:
     not ``complete`` shows the buckets that were read so far.
     """
 
-    rows: Sequence[LevelRow]
-    noteworthy: Sequence[LevelRow]  # the rows that the overview is about, a small part of all
+    rows: Sequence[LimitView]
+    noteworthy: Sequence[LimitView]  # the rows that the overview is about, a small part of all
     selection: Selection  # the rows that the overview shows
     buckets: int
     started_ms: int
     complete: bool
     seconds: float  # the duration of the listing
-    by_resource: dict[str, list[LevelRow]] = field(default_factory=dict)
+    by_resource: dict[str, list[LimitView]] = field(default_factory=dict)
     bucket_counts: dict[str, int] = field(default_factory=dict)  # of each resource
     limited_counts: dict[str, int] = field(default_factory=dict)  # entities of each resource
     close_counts: dict[str, int] = field(default_factory=dict)  # entities of each resource
     unreadable: tuple[tuple[str, str], ...] = ()  # buckets in a form that nobody can read
-    _orders: dict[tuple[str, str], list[LevelRow]] = field(default_factory=dict)
+    _orders: dict[tuple[str, str], list[LimitView]] = field(default_factory=dict)
 
-    def in_order(self, resource: str, by: str) -> list[LevelRow]:
+    def in_order(self, resource: str, by: str) -> list[LimitView]:
         """Return the rows of a resource in an order, which is computed once."""
         order = self._orders.get((resource, by))
         if order is None:
@@ -124,7 +125,7 @@ class Board:
         return order
 
 
-def _is_noteworthy(row: LevelRow) -> bool:
+def _is_noteworthy(row: LimitView) -> bool:
     state = row.state
     return (
         row.level_milli * 4 <= state.capacity_milli  # three quarters are used
@@ -135,7 +136,7 @@ def _is_noteworthy(row: LevelRow) -> bool:
     )
 
 
-def _entities_by_resource(rows: Iterable[LevelRow]) -> dict[str, int]:
+def _entities_by_resource(rows: Iterable[LimitView]) -> dict[str, int]:
     """Count the entities of each resource that have such a row."""
     entities: dict[str, set[str]] = {}
     for row in rows:
@@ -195,9 +196,9 @@ class Shelf:
 
     def board(self, started_ms: int, *, complete: bool, seconds: float) -> Board:
         """Return the rows of all buckets in the order of their names."""
-        all_rows: list[LevelRow] = []
-        noteworthy: list[LevelRow] = []
-        by_resource: dict[str, list[LevelRow]] = {}
+        all_rows: list[LimitView] = []
+        noteworthy: list[LimitView] = []
+        by_resource: dict[str, list[LimitView]] = {}
         counts: dict[str, int] = {}
         for (_, resource), kept in sorted(self._kept.items(), key=lambda each: each[0]):
             all_rows += kept.rows
@@ -221,14 +222,15 @@ class Shelf:
         )
 
 
-def _rows(states: Sequence[BucketState], before: Kept | None, now_ms: int) -> tuple[LevelRow, ...]:
+def _rows(states: Sequence[BucketState], before: Kept | None, now_ms: int) -> tuple[LimitView, ...]:
     earlier = {} if before is None else {row.limit_name: row for row in before.rows}
     return tuple(
-        LevelRow.at(state, now_ms, _drain(state, earlier.get(state.limit_name))) for state in states
+        LimitView.at(state, now_ms, drain_milli=_drain(state, earlier.get(state.limit_name)))
+        for state in states
     )
 
 
-def _drain(state: BucketState, before: LevelRow | None) -> float | None:
+def _drain(state: BucketState, before: LimitView | None) -> float | None:
     """Return the net consumption per second since the read before."""
     if before is None or state.total_consumed_milli is None:
         return None
@@ -239,11 +241,12 @@ def _drain(state: BucketState, before: LevelRow | None) -> float | None:
     return max(0.0, consumed * 1000 / elapsed_ms)
 
 
-def _later(row: LevelRow, now_ms: int) -> LevelRow:
+def _later(row: LimitView, now_ms: int) -> LimitView:
     """Return the row of an unchanged bucket at a later moment."""
     elapsed_ms = now_ms - row.state.last_refill_ms
-    drain = None if row.drain_milli is None else 0.0
-    return LevelRow.at(row.state, now_ms, row.drain_milli if elapsed_ms < 5000 else drain)
+    none = None if row.drain_milli is None else 0.0
+    drain_milli = row.drain_milli if elapsed_ms < 5000 else none
+    return LimitView.at(row.state, now_ms, drain_milli=drain_milli)
 
 
 class BoardKeeper:
@@ -294,19 +297,19 @@ class BoardKeeper:
                 return self._board
         return Board((), (), select(()), 0, int(time.time() * 1000), complete=False, seconds=0.0)
 
-    def sorted_rows(self, board: Board, resource: str, by: str) -> list[LevelRow]:
+    def sorted_rows(self, board: Board, resource: str, by: str) -> list[LimitView]:
         """Return the rows of a resource in an order, which later boards have at hand."""
         self._asked[resource, by] = time.monotonic()
         return board.in_order(resource, by)
 
-    def first_rows(self, resource: str, limit: int) -> list[LevelRow]:
+    def first_rows(self, resource: str, limit: int) -> list[LimitView]:
         """Read the first buckets of a resource, while the first listing has not come to them."""
         repository = self._repository()
         states, _ = repository.list_buckets(limit, resource=resource)
         now_ms = repository.charging.clock()
-        return [LevelRow.at(state, now_ms) for state in states]
+        return [LimitView.at(state, now_ms) for state in states]
 
-    def refreshed(self, rows: Sequence[LevelRow], limits_of: LimitsOf) -> Refreshed:
+    def refreshed(self, rows: Sequence[LimitView], limits_of: LimitsOf) -> Refreshed:
         """Return the same rows with levels that are read now, each bucket by its key.
 
         They are shown under the limits in force. A bucket that was last charged under others is
@@ -323,10 +326,11 @@ class BoardKeeper:
         states = as_in_force(repository, stored, changed)
         units = len(wanted) * READ_UNITS_PER_SHOWN + len(changed) * READ_UNITS_PER_CHANGED
         drains = {(row.bucket, row.limit_name): row for row in rows}
-        fresh: dict[tuple[tuple[str, str], str], LevelRow] = {}
+        fresh: dict[tuple[tuple[str, str], str], LimitView] = {}
         for state in states:
             name = ((state.entity_id, state.resource), state.limit_name)
-            fresh.setdefault(name, LevelRow.at(state, now_ms, _drain(state, drains.get(name))))
+            drain_milli = _drain(state, drains.get(name))
+            fresh.setdefault(name, LimitView.at(state, now_ms, drain_milli=drain_milli))
         found = [fresh.get((row.bucket, row.limit_name)) for row in rows]
         return Refreshed([row for row in found if row is not None], units)
 

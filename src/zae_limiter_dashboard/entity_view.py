@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from zae_limiter import SyncRateLimiter
 from zae_limiter.models.timestamps import iso_from_ms
 from zae_limiter_dashboard.board import READ_UNITS_PER_CHANGED, Refreshed
-from zae_limiter_dashboard.rows import LevelRow
 from zae_limiter_ops.reports.usage_series import UsageChart, usage_chart
 from zae_limiter_ops.reports.usage_svg import chart_legend, svg_chart
 from zae_limiter_ops.reports.visualization import LARGEST_IN_COLOUR
 from zae_limiter_ops.views.entities import EntityView, view_entity
 from zae_limiter_ops.views.explanation import Explanation, explain_acquire
 from zae_limiter_ops.views.in_force import as_in_force, changed_buckets
+from zae_limiter_ops.views.limit_view import LimitView
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -76,7 +76,7 @@ def entity_levels(watched: Watched, entity_id: str) -> Refreshed:
     changed = changed_buckets(states, watched.limits_in_force)
     shown = list(as_in_force(repository, states, changed))
     now_ms = repository.charging.clock()
-    rows = watched.with_modes([LevelRow.at(state, now_ms) for state in shown])
+    rows = watched.with_modes([LimitView.at(state, now_ms) for state in shown])
     return Refreshed(rows, len(changed) * READ_UNITS_PER_CHANGED)
 
 

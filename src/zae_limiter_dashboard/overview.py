@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from zae_limiter_dashboard.rows import LevelRow, LimitedBucket, debts, in_flight, limited_buckets
+from zae_limiter_dashboard.rows import LimitedBucket, debts, in_flight, limited_buckets
 from zae_limiter_dashboard.selection import SHOWN, Selection
 from zae_limiter_ops.views.formatting import LEVELS
+from zae_limiter_ops.views.limit_view import LimitView
 
 if TYPE_CHECKING:
     from collections.abc import Container
@@ -30,19 +31,19 @@ class Overview:
     limited: tuple[LimitedLine, ...]
     limited_count: int
     limited_now: int
-    close: tuple[LevelRow, ...]
+    close: tuple[LimitView, ...]
     close_count: int
-    in_flight: tuple[LevelRow, ...]
+    in_flight: tuple[LimitView, ...]
     in_flight_count: int
-    debts: tuple[LevelRow, ...]
+    debts: tuple[LimitView, ...]
     debt_count: int
 
 
-def overview_of(chosen: Selection, fresh: list[LevelRow], watched: Watched) -> Overview:
+def overview_of(chosen: Selection, fresh: list[LimitView], watched: Watched) -> Overview:
     """Return the overview with levels that were read now."""
     by_name = {(row.bucket, row.limit_name): row for row in fresh}
 
-    def renewed(rows: list[LevelRow]) -> list[LevelRow]:
+    def renewed(rows: list[LimitView]) -> list[LimitView]:
         found = [by_name.get((row.bucket, row.limit_name)) for row in rows]
         return [row for row in found if row is not None]
 

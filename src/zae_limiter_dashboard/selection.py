@@ -5,13 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from zae_limiter_dashboard.rows import (
-    LevelRow,
-    debts,
-    first_to_be_exhausted,
-    in_flight,
-    limited_buckets,
-)
+from zae_limiter_dashboard.rows import debts, first_to_be_exhausted, in_flight, limited_buckets
+from zae_limiter_ops.views.limit_view import LimitView
 
 SHOWN = 15  # rows of each list
 
@@ -19,19 +14,19 @@ SHOWN = 15  # rows of each list
 class Selection(NamedTuple):
     """The rows that an overview is made of, chosen from the board."""
 
-    limited: list[LevelRow]
-    close: list[LevelRow]
-    in_flight: list[LevelRow]
-    debts: list[LevelRow]
+    limited: list[LimitView]
+    close: list[LimitView]
+    in_flight: list[LimitView]
+    debts: list[LimitView]
     counts: tuple[int, int, int, int]
     limited_now: int
 
     @property
-    def rows(self) -> list[LevelRow]:
+    def rows(self) -> list[LimitView]:
         return [*self.limited, *self.close, *self.in_flight, *self.debts]
 
 
-def select(noteworthy: Sequence[LevelRow]) -> Selection:
+def select(noteworthy: Sequence[LimitView]) -> Selection:
     """Choose the rows of each list. A limit that rejects calls is not listed as close, too."""
     refusing = [row for row in noteworthy if row.rejected or row.is_limited]
     limited = limited_buckets(refusing)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from zae_limiter.models.config import ConfigSource
     from zae_limiter.models.entity import Entity, Namespace
     from zae_limiter.models.limit import Limit
-    from zae_limiter_dashboard.rows import LevelRow
+    from zae_limiter_ops.views.limit_view import LimitView
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -110,7 +110,7 @@ class Watched:
         """Return the limits in force of a bucket that is shown, as they were a moment ago."""
         return self.settings(entity_id, resource).limits
 
-    def with_modes(self, rows: Iterable[LevelRow]) -> list[LevelRow]:
+    def with_modes(self, rows: Iterable[LimitView]) -> list[LimitView]:
         """Return rows that are to be shown, with the modes of their buckets."""
         return [row._replace(mode=self.settings(*row.bucket).mode) for row in rows]
 

@@ -39,6 +39,8 @@ def environment() -> Environment:
         duration=duration,
         time=format_time,
         clock=clock_time,
+        moment=moment_text,
+        bar=bar_length,
         limits=describe_limits,
         rate=format_rate,
         anchor=anchor,
@@ -61,6 +63,16 @@ def duration(seconds: float | None) -> str:
 def clock_time(now_ms: int) -> str:
     """Return the time of a day, to the second."""
     return datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%H:%M:%S") + "Z"
+
+
+def moment_text(moment: datetime) -> str:
+    """Return a moment in its own zone, to the minute."""
+    return f"{moment:%Y-%m-%d %H:%M} {moment.tzname()}"
+
+
+def bar_length(used_share: float) -> float:
+    """Return the length of a bar, from 0 to 100."""
+    return round(min(100.0, used_share * 100), 1)
 
 
 def anchor(*names: str) -> str:

@@ -13,7 +13,6 @@ from zae_limiter.models.bucket import BucketEntry
 from zae_limiter_dashboard.board import Shelf
 from zae_limiter_dashboard.live import LiveParts
 from zae_limiter_dashboard.rows import (
-    LevelRow,
     LimitedBucket,
     debts,
     first_to_be_exhausted,
@@ -22,6 +21,7 @@ from zae_limiter_dashboard.rows import (
     matching,
 )
 from zae_limiter_dashboard.selection import select
+from zae_limiter_ops.views.limit_view import LimitView
 
 NOW = 1_767_258_930_000
 MINUTE = Limit.per_minute("rpm", 60)
@@ -42,15 +42,15 @@ def state(entity_id="key", tokens=60, limit=MINUTE, at_ms=NOW, **values):
 
 
 def test_a_level_rises_with_time():
-    row = LevelRow.at(state(tokens=0), NOW + 30_000)
-    assert (row.level, row.used_percent, row.bar) == (30, 50, 50.0)
-    assert LevelRow.at(state(tokens=0), NOW + 90_000).level == 60
+    row = LimitView.at(state(tokens=0), NOW + 30_000)
+    assert (row.level, row.used_percent) == (30, 50)
+    assert LimitView.at(state(tokens=0), NOW + 90_000).level == 60
 
 
 def test_only_an_empty_bucket_is_used_by_100_percent():
-    almost = LevelRow.at(state(tokens=1, limit=Limit.per_minute("tpm", 1000)), NOW)
+    almost = LimitView.at(state(tokens=1, limit=Limit.per_minute("tpm", 1000)), NOW)
     assert almost.used_percent == 99
-    assert LevelRow.at(state(tokens=-6), NOW).used_percent == 110
+    assert LimitView.at(state(tokens=-6), NOW).used_percent == 110
 
 
 @pytest.mark.parametrize(
@@ -66,48 +66,48 @@ def test_only_an_empty_bucket_is_used_by_100_percent():
     ],
 )
 def test_the_condition_of_a_limit_in_a_word(values, condition):
-    row = LevelRow.at(state(**values), NOW)
+    row = LimitView.at(state(**values), NOW)
     assert row.condition == condition
     assert row.is_limited == (condition in ("limited", "debt", "paused"))
 
 
 def test_the_wait_is_for_the_largest_rejected_amount():
-    row = LevelRow.at(state(tokens=10, rejected=1, asked=30), NOW)
+    row = LimitView.at(state(tokens=10, rejected=1, asked=30), NOW)
     assert row.fits_after_seconds == 20
     assert row.retry_at == "2026-01-01T09:15:50Z" or row.retry_at.startswith("2026-01-01T09:15:50")
-    never = LevelRow.at(state(tokens=10, rejected=1, asked=61), NOW)
+    never = LimitView.at(state(tokens=10, rejected=1, asked=61), NOW)
     assert math.isinf(never.fits_after_seconds)
     assert never.retry_at is None
 
 
 def test_rejections_of_an_earlier_hour_are_gone():
-    row = LevelRow.at(state(tokens=0, rejected=3, asked=1), NOW + 3_600_000)
+    row = LimitView.at(state(tokens=0, rejected=3, asked=1), NOW + 3_600_000)
     assert (row.rejected, row.asked, row.is_limited) == (0, 0, False)
 
 
 def test_exhaustion_follows_from_the_net_rate():
-    row = LevelRow.at(state(tokens=30), NOW, drain_milli=3000.0)
+    row = LimitView.at(state(tokens=30), NOW, drain_milli=3000.0)
     assert row.empty_after_seconds == 15  # 3 a second are taken, 1 comes back
-    assert LevelRow.at(state(tokens=30), NOW, drain_milli=500.0).empty_after_seconds is None
-    soon = LevelRow.at(state("b", tokens=5), NOW, drain_milli=3000.0)
+    assert LimitView.at(state(tokens=30), NOW, drain_milli=500.0).empty_after_seconds is None
+    soon = LimitView.at(state("b", tokens=5), NOW, drain_milli=3000.0)
     assert first_to_be_exhausted([row, soon]) == [soon, row]
 
 
 def test_slots_are_in_flight_by_their_first_expiry():
     limit = Limit.concurrent("parallel", 5)
-    late = LevelRow.at(state("a", 3, limit, holds_expire_ms=NOW + 50_000), NOW)
-    soon = LevelRow.at(state("b", 1, limit, holds_expire_ms=NOW + 5_000), NOW)
-    free = LevelRow.at(state("c", 5, limit), NOW)
+    late = LimitView.at(state("a", 3, limit, holds_expire_ms=NOW + 50_000), NOW)
+    soon = LimitView.at(state("b", 1, limit, holds_expire_ms=NOW + 5_000), NOW)
+    free = LimitView.at(state("c", 5, limit), NOW)
     assert in_flight([late, soon, free]) == [soon, late]
     assert (soon.held_slots, soon.holds_expire_seconds) == (4, 5.0)
 
 
 def test_slots_return_when_a_call_ends_and_at_the_latest_when_all_have_expired():
     limit = Limit.concurrent("parallel", 5, lease_ttl=60)
-    full = LevelRow.at(state("a", 0, limit, rejected=1, asked=3, holds_expire_ms=NOW + 5000), NOW)
+    full = LimitView.at(state("a", 0, limit, rejected=1, asked=3, holds_expire_ms=NOW + 5000), NOW)
     assert full.fits_after_seconds == 1  # the time after which callers ask again
     assert full.full_after_seconds == 60  # the first expiry returns one slot
-    free = LevelRow.at(state("b", 5, limit), NOW)
+    free = LimitView.at(state("b", 5, limit), NOW)
     assert (free.fits_after_seconds, free.full_after_seconds) == (0, 0)
 
 
@@ -125,18 +125,18 @@ USD = Limit.budget("usd", "10.00", per="month")
 def test_a_quota_does_not_refill_before_the_next_window():
     of_quota = quota_state(200_000, QUOTA, used=700, held=100)
     for seconds in (0, 59):
-        row = LevelRow.at(of_quota, NOW + seconds * 1000)
+        row = LimitView.at(of_quota, NOW + seconds * 1000)
         assert (row.level, row.used, row.held, row.used_percent) == (200, 700, 100, 80)
         assert row.full_after_seconds == 60 - seconds
         assert row.condition == "close"
-        assert row.window_end == "2026-01-01 09:16 UTC"
-    over = LevelRow.at(of_quota, NOW + 60_000)
+        assert f"{row.window_end:%H:%M %Z}" == "09:16 UTC"
+    over = LimitView.at(of_quota, NOW + 60_000)
     assert (over.level, over.used, over.held, over.used_percent) == (1000, 0, 0, 0)
     assert (over.full_after_seconds, over.window_end, over.in_flight) == (0, None, 0)
 
 
 def test_a_budget_shows_money():
-    row = LevelRow.at(quota_state(-(10**9) // 2, USD, used=Decimal("10.50"), held=0), NOW)
+    row = LimitView.at(quota_state(-(10**9) // 2, USD, used=Decimal("10.50"), held=0), NOW)
     assert (row.level, row.capacity, row.currency) == (Decimal("-0.50"), Decimal("10.00"), "USD")
     assert (row.debt, row.condition, row.used_percent) == (Decimal("0.50"), "debt", 105)
     assert row.fits_after_seconds == 60
@@ -144,49 +144,52 @@ def test_a_budget_shows_money():
 
 
 def test_a_quota_is_exhausted_only_within_its_window():
-    drained = LevelRow.at(quota_state(200_000, QUOTA), NOW, drain_milli=10_000.0)
+    drained = LimitView.at(quota_state(200_000, QUOTA), NOW, drain_milli=10_000.0)
     assert drained.empty_after_seconds == 20  # no refill makes it later
-    assert LevelRow.at(quota_state(200_000, QUOTA), NOW, 1000.0).empty_after_seconds is None
+    assert (
+        LimitView.at(quota_state(200_000, QUOTA), NOW, drain_milli=1000.0).empty_after_seconds
+        is None
+    )
 
 
 def test_a_topped_up_quota_is_not_used_below_zero():
-    row = LevelRow.at(quota_state(1_500_000, QUOTA, used=0, held=0), NOW)
-    assert (row.level, row.used_percent, row.bar, row.condition) == (1500, 0, 0.0, "ok")
+    row = LimitView.at(quota_state(1_500_000, QUOTA, used=0, held=0), NOW)
+    assert (row.level, row.used_percent, row.condition) == (1500, 0, "ok")
 
 
 def test_an_amount_above_the_quota_fits_while_a_top_up_lasts():
     topped_up = quota_state(1_500_000, QUOTA, used=0, held=0, rejected=1, asked=1200)
-    assert LevelRow.at(topped_up, NOW).fits_after_seconds == 0
-    over = LevelRow.at(topped_up, NOW + 60_000)
+    assert LimitView.at(topped_up, NOW).fits_after_seconds == 0
+    over = LimitView.at(topped_up, NOW + 60_000)
     assert math.isinf(over.fits_after_seconds)
 
 
 def test_a_soft_limit_is_overdrawn_but_not_limited():
     soft = Limit.quota("tokens", 1000, per="day", soft=True)
-    row = LevelRow.at(quota_state(-5000, soft, rejected=3, asked=7), NOW)
+    row = LimitView.at(quota_state(-5000, soft, rejected=3, asked=7), NOW)
     assert (row.condition, row.is_limited, row.debt) == ("overdrawn", False, 0)
     assert debts([row]) == []
     assert select([row]).limited_now == 0
 
 
 def test_a_threshold_is_shown_until_the_window_ends():
-    row = LevelRow.at(quota_state(100_000, QUOTA, used=900, held=0, raised=80), NOW)
+    row = LimitView.at(quota_state(100_000, QUOTA, used=900, held=0, raised=80), NOW)
     assert row.raised == 80
-    assert LevelRow.at(row.state, NOW + 60_000).raised is None
+    assert LimitView.at(row.state, NOW + 60_000).raised is None
 
 
 def test_held_amounts_are_listed_by_their_expiry():
-    late = LevelRow.at(quota_state(900_000, QUOTA, held=100, holds_expire_ms=NOW + 9000), NOW)
-    soon = LevelRow.at(quota_state(900_000, QUOTA, held=100, holds_expire_ms=NOW + 2000), NOW)
-    now = LevelRow.at(quota_state(900_000, QUOTA, held=100, holds_expire_ms=NOW), NOW)
-    with_window = LevelRow.at(quota_state(900_000, QUOTA, held=100), NOW)
+    late = LimitView.at(quota_state(900_000, QUOTA, held=100, holds_expire_ms=NOW + 9000), NOW)
+    soon = LimitView.at(quota_state(900_000, QUOTA, held=100, holds_expire_ms=NOW + 2000), NOW)
+    now = LimitView.at(quota_state(900_000, QUOTA, held=100, holds_expire_ms=NOW), NOW)
+    with_window = LimitView.at(quota_state(900_000, QUOTA, held=100), NOW)
     assert in_flight([with_window, late, soon, now]) == [now, soon, late, with_window]
 
 
 def test_held_amounts_of_quotas_are_in_flight():
-    held = LevelRow.at(quota_state(900_000, QUOTA, used=0, held=100), NOW)
-    money = LevelRow.at(quota_state(9 * 10**9, USD, used=0, held=Decimal("1.00")), NOW)
-    quiet = LevelRow.at(quota_state(900_000, QUOTA, used=100, held=0), NOW)
+    held = LimitView.at(quota_state(900_000, QUOTA, used=0, held=100), NOW)
+    money = LimitView.at(quota_state(9 * 10**9, USD, used=0, held=Decimal("1.00")), NOW)
+    quiet = LimitView.at(quota_state(900_000, QUOTA, used=100, held=0), NOW)
     assert in_flight([held, money, quiet]) == [held, money]
     assert [row.in_flight for row in (held, money)] == [100, Decimal("1.00")]
     shelf = Shelf()
@@ -198,9 +201,9 @@ def test_held_amounts_of_quotas_are_in_flight():
 
 def test_of_several_limits_the_one_to_blame_is_shown():
     rows = [
-        LevelRow.at(state(tokens=60, rejected=4), NOW),
-        LevelRow.at(state(tokens=0, rejected=4, asked=2, limit=Limit.per_minute("tpm", 60)), NOW),
-        LevelRow.at(state("other", rejected=9, asked=1), NOW),
+        LimitView.at(state(tokens=60, rejected=4), NOW),
+        LimitView.at(state(tokens=0, rejected=4, asked=2, limit=Limit.per_minute("tpm", 60)), NOW),
+        LimitView.at(state("other", rejected=9, asked=1), NOW),
     ]
     first, second = limited_buckets(rows)
     assert (first.row.limit_name, first.rejected) == ("tpm", 4)
@@ -209,15 +212,15 @@ def test_of_several_limits_the_one_to_blame_is_shown():
 
 
 def test_a_search_ignores_case():
-    rows = [LevelRow.at(state("Acme-Web"), NOW), LevelRow.at(state("globex"), NOW)]
+    rows = [LimitView.at(state("Acme-Web"), NOW), LimitView.at(state("globex"), NOW)]
     assert [row.entity_id for row in matching(rows, " acme ")] == ["Acme-Web"]
     assert matching(rows, "") == rows
 
 
 def test_a_limited_bucket_is_not_listed_as_close_too():
     rows = [
-        LevelRow.at(state(tokens=0, rejected=1, asked=1), NOW),
-        LevelRow.at(state("near", tokens=5), NOW),
+        LimitView.at(state(tokens=0, rejected=1, asked=1), NOW),
+        LimitView.at(state("near", tokens=5), NOW),
     ]
     chosen = select(rows)
     assert [row.entity_id for row in chosen.limited] == ["key"]

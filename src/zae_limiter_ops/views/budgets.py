@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from zae_limiter.models.money import billionths_of, in_currency
 
 if TYPE_CHECKING:
-    from zae_limiter.models.bucket import BucketState
+    from zae_limiter_ops.views.limit_view import LimitView
 
 DAY_MS = 86_400_000
 # In the first minutes of a window a single call would look like a flood.
@@ -21,46 +21,49 @@ SHORTEST_MS = 3_600_000
 class Budget:
     """One budget of one entity on one resource, at the moment at which it was read."""
 
-    state: BucketState
+    limit: LimitView
     namespace: str
-    from_call: bool  # calls have passed the limit, in addition to the stored one
 
     @property
     def currency(self) -> str:
         """The currency of all amounts."""
-        currency = self.state.limit.currency
-        assert currency is not None, "a budget has one"
-        return currency
+        assert self.limit.currency is not None, "a budget has one"
+        return self.limit.currency
 
     @property
     def left(self) -> Decimal:
         """The rest of the window's amount; negative if it is overdrawn."""
-        return Decimal(self.state.available)
+        return Decimal(self.limit.level)
 
     @property
     def used(self) -> Decimal:
         """The amount that ended calls have cost in this window."""
-        return Decimal("0.00") if self.state.used is None else Decimal(self.state.used)
+        return Decimal(self.limit.used or "0.00")
 
     @property
     def held(self) -> Decimal:
         """The amount that calls in flight hold."""
-        return Decimal("0.00") if self.state.held is None else Decimal(self.state.held)
+        return Decimal(self.limit.held or "0.00")
+
+    @property
+    def window_start(self) -> datetime | None:
+        """The beginning of the window; None if none has begun."""
+        return self.limit.state.window_start
 
     @property
     def is_spent(self) -> bool:
         """Whether nothing is left."""
-        return self.state.tokens_milli <= 0
+        return self.limit.level_milli <= 0
 
     @property
     def left_share(self) -> float:
         """The share of the amount that is left: 1 for an unused budget, negative in debt."""
-        return self.state.tokens_milli / self.state.capacity_milli
+        return self.limit.level_milli / self.limit.state.capacity_milli
 
     @property
     def elapsed_share(self) -> float | None:
         """The share of the window that is over; None if no window has begun."""
-        start, end = self.state.window_start, self.state.window_end
+        start, end = self.limit.state.window_start, self.limit.state.window_end
         if start is None or end is None:
             return None
         return self._elapsed_ms(start) / max(1, _ms_between(start, end))
@@ -71,7 +74,7 @@ class Budget:
 
         Amounts that calls in flight hold count as spent.
         """
-        start = self.state.window_start
+        start = self.window_start
         if start is None:
             return None
         units = billionths_of(self.used + self.held)
@@ -84,7 +87,7 @@ class Budget:
         It is the moment of the read for a budget that is spent. None if the window ends before, or
         if nothing is being spent.
         """
-        per_day, end = self.per_day, self.state.window_end
+        per_day, end = self.per_day, self.limit.window_end
         if per_day is None or end is None:
             return None
         now = end - timedelta(milliseconds=self._left_ms(end))
@@ -92,15 +95,15 @@ class Budget:
             return now
         if not per_day:
             return None
-        wait_ms = -(-self.state.tokens_milli * DAY_MS // billionths_of(per_day))
+        wait_ms = -(-self.limit.level_milli * DAY_MS // billionths_of(per_day))
         # Compared as numbers: a moment thousands of years away is no date.
         return None if wait_ms >= self._left_ms(end) else now + timedelta(milliseconds=wait_ms)
 
     def _elapsed_ms(self, start: datetime) -> int:
-        return max(0, self.state.last_refill_ms - int(start.timestamp() * 1000))
+        return max(0, self.limit.now_ms - int(start.timestamp() * 1000))
 
     def _left_ms(self, end: datetime) -> int:
-        return max(0, int(end.timestamp() * 1000) - self.state.last_refill_ms)
+        return max(0, int(end.timestamp() * 1000) - self.limit.now_ms)
 
 
 def _ms_between(start: datetime, end: datetime) -> int:

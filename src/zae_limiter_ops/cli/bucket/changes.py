@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from zae_limiter import SyncRepository
     from zae_limiter_ops.cli.shared.store import StoreLocation
-    from zae_limiter_ops.views.limit_view import BucketView
+    from zae_limiter_ops.views.limit_view import BucketLimit
 
 
 # The same value as in zae_limiter.models.bucket, which the help must not import.
@@ -99,7 +99,7 @@ def reset(
                 return
         if not before:
             raise click.ClickException(describe_missing(repository, entity_id, resource))
-        resources = list(dict.fromkeys(view.state.resource for view in before))
+        resources = list(dict.fromkeys(limit.view.resource for limit in before))
         where = repr(resource) if resource else count_of(len(resources), "resource")
         confirm(
             f"This fills {'the bucket' if resource else 'all buckets'} of {entity_id!r} on {where} "
@@ -112,11 +112,11 @@ def reset(
     report_buckets(output, entity_id, after)
 
 
-def _changes(before: list[BucketView], resource: str | None) -> str:
+def _changes(before: list[BucketLimit], resource: str | None) -> str:
     """Return the change of each limit by a reset, by resource if there are several."""
     by_resource: dict[str, list[str]] = {}
-    for view in before:
-        state = view.state
+    for limit in before:
+        state = limit.view.state
         levels = [
             format_level(state.limit, units) for units in (state.tokens_milli, state.capacity_milli)
         ]
@@ -217,7 +217,7 @@ def pause(
         after = view_buckets(repository, entity_id, resource)
     warn_unknown(output, unknown)
     report_buckets(output, entity_id, after)
-    limited = {view.state.resource for view in after}
+    limited = {limit.view.resource for limit in after}
     unlimited = [name for name in resources if name not in limited]
     if seconds and unlimited:
         names = ", ".join(map(repr, unlimited))

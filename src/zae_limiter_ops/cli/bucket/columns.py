@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from zae_limiter_ops.cli.shared.console import bar
-from zae_limiter_ops.views.columns import Column, json_of, plain_values
+from zae_limiter_ops.views.columns import Column, json_of, of_part, plain_values
 from zae_limiter_ops.views.formatting import (
     format_duration,
     format_level,
@@ -21,53 +21,51 @@ if TYPE_CHECKING:
 
     from zae_limiter_ops.cli.bucket.pages import ListedBucket, ListedLimit
     from zae_limiter_ops.cli.shared.namespace_pages import Namespaces
-    from zae_limiter_ops.views.limit_view import BucketView
+    from zae_limiter_ops.views.limit_view import BucketLimit, LimitView
 
 BAR_WIDTH = 10  # characters: half of a character is five per cent
 # Colours by the beginning of a cell: the limits that do not admit a caller now.
 STYLES = {"in ": "red", "paused": "red", "denied": "red", "never": "red"}
 
 
-def _limit_label(view: BucketView) -> str:
-    return view.state.limit_name + (" (of calls)" if view.from_call else "")
+def _limit_label(view: LimitView) -> str:
+    return view.limit_name + (" (of calls)" if view.from_call else "")
 
 
-def _milli(name: str, value: Callable[[BucketView], int | None]) -> Column[BucketView]:
+def _milli(name: str, value: Callable[[LimitView], int | None]) -> Column[LimitView]:
     """Return the column of thousandths of a token; null for money."""
 
-    def tokens(view: BucketView) -> int | None:
-        return value(view) if view.state.limit.currency is None else None
+    def tokens(view: LimitView) -> int | None:
+        return value(view) if view.currency is None else None
 
     return Column(key=f"{name}_milli", value=tokens)
 
 
-def _billionths(name: str, value: Callable[[BucketView], int | None]) -> Column[BucketView]:
+def _billionths(name: str, value: Callable[[LimitView], int | None]) -> Column[LimitView]:
     """Return the column of billionths of the currency unit; null for tokens."""
 
-    def money(view: BucketView) -> int | None:
-        return None if view.state.limit.currency is None else value(view)
+    def money(view: LimitView) -> int | None:
+        return None if view.currency is None else value(view)
 
     return Column(key=f"{name}_billionths", value=money)
 
 
 # The columns of bucket show and of bucket list.
-LEVEL_COLUMNS: tuple[Column[BucketView], ...] = (
-    Column(title="level>", value=lambda view: plain_amount(view.state.available)),
-    _milli("level", lambda view: view.state.tokens_milli),
-    _billionths("level", lambda view: view.state.tokens_milli),
-    _milli("debt", lambda view: view.debt_milli),
-    _billionths("debt", lambda view: view.debt_milli),
-    Column(title="of>", key="capacity", value=lambda view: plain_amount(view.state.limit.amount)),
+LEVEL_COLUMNS: tuple[Column[LimitView], ...] = (
+    Column(title="level>", value=lambda view: plain_amount(view.level)),
+    _milli("level", lambda view: view.level_milli),
+    _billionths("level", lambda view: view.level_milli),
+    _milli("debt", lambda view: view.below_zero_milli),
+    _billionths("debt", lambda view: view.below_zero_milli),
+    Column(title="of>", key="capacity", value=lambda view: plain_amount(view.capacity)),
     Column(
         key="refill_amount",
         value=lambda view: (
-            plain_amount(view.state.limit.amount)
-            if view.state.limit.is_quota
-            else view.state.limit.refill_amount
+            plain_amount(view.capacity) if view.is_quota else view.state.limit.refill_amount
         ),
     ),
-    Column(key="used", value=lambda view: plain_amount(view.state.used)),
-    Column(key="held", value=lambda view: plain_amount(view.state.held)),
+    Column(key="used", value=lambda view: plain_amount(view.used)),
+    Column(key="held", value=lambda view: plain_amount(view.held)),
     Column(
         key="window_start",
         value=lambda view: view.state.window_start and view.state.window_start.isoformat(),
@@ -76,7 +74,7 @@ LEVEL_COLUMNS: tuple[Column[BucketView], ...] = (
         key="window_end",
         value=lambda view: view.state.window_end and view.state.window_end.isoformat(),
     ),
-    Column(key="currency", value=lambda view: view.state.limit.currency),
+    Column(key="currency", value=lambda view: view.currency),
     Column(key="refill_period_seconds", value=lambda view: view.state.limit.refill_period_seconds),
     Column(key="retry_after_seconds", value=lambda view: seconds_json(view.retry_after_seconds)),
     Column(key="full_after_seconds", value=lambda view: view.full_after_seconds),
@@ -92,25 +90,32 @@ LEVEL_COLUMNS: tuple[Column[BucketView], ...] = (
 # --- bucket show -----------------------------------------------------------------------------
 
 
-def _full(view: BucketView) -> str:
+def _full(view: LimitView) -> str:
     seconds = view.full_after_seconds
     return "yes" if seconds <= 0 else f"in {format_duration(seconds)}"
 
 
-SHOWN_COLUMNS: tuple[Column[BucketView], ...] = (
-    Column(title="resource", key="resource", value=lambda view: view.state.resource),
+def _view_of(limit: BucketLimit) -> LimitView:
+    return limit.view
+
+
+_VIEW_COLUMNS: tuple[Column[LimitView], ...] = (
+    Column(title="resource", key="resource", value=lambda view: view.resource),
     Column(title="limit", value=_limit_label),
-    Column(key="limit_name", value=lambda view: view.state.limit_name),
+    Column(key="limit_name", value=lambda view: view.limit_name),
     *LEVEL_COLUMNS,
     Column(title="refill>", value=lambda view: format_rate(view.state.limit)),
     Column(title="1 token=", value=lambda view: describe_wait(view, view.retry_after_seconds)),
     Column(title="full=", value=_full),
-    Column(key="limits_changed", value=lambda view: view.limits_changed),
-    Column(key="last_used_hour", value=lambda view: view.last_used_hour),
+)
+SHOWN_COLUMNS: tuple[Column[BucketLimit], ...] = (
+    *of_part(_VIEW_COLUMNS, _view_of),
+    Column(key="limits_changed", value=lambda limit: limit.limits_changed),
+    Column(key="last_used_hour", value=lambda limit: limit.last_used_hour),
 )
 
 
-def describe_wait(view: BucketView | None, seconds: float) -> str:
+def describe_wait(view: LimitView | None, seconds: float) -> str:
     """Return ``now``, ``in 3 s``, ``never``, ``paused, in 3 s``, ``denied`` or ``denied, in 3 s``.
 
     The wait of a paused bucket may be longer than its pause.
@@ -134,7 +139,7 @@ def _listed_label(row: ListedLimit) -> str:
     return row.limit_name if row.view is None else _limit_label(row.view)
 
 
-def _of_view(column: Column[BucketView]) -> Column[ListedLimit]:
+def _of_view(column: Column[LimitView]) -> Column[ListedLimit]:
     """Return the column for listed limits; its cell is empty where the bucket lacks the limit."""
 
     def value(row: ListedLimit) -> Any:
@@ -175,17 +180,17 @@ def _bar(used_share: float | None) -> str:
     return "" if used_share is None else bar(1 - used_share, BAR_WIDTH)
 
 
-def _debt(view: BucketView) -> str:
-    return format_level(view.state.limit, view.debt_milli) if view.debt_milli else ""
+def _debt(view: LimitView) -> str:
+    return format_level(view.state.limit, view.below_zero_milli) if view.below_zero_milli else ""
 
 
-_HELD_WAIT_COLUMNS: tuple[Column[BucketView], ...] = (
+_HELD_WAIT_COLUMNS: tuple[Column[LimitView], ...] = (
     Column(title="1 token=", value=lambda view: describe_wait(view, view.retry_after_seconds)),
     Column(
         title="debt>",
         value=_debt,
     ),
-    Column(title="rejected>", value=lambda view: view.state.rejected or None),
+    Column(title="rejected>", value=lambda view: view.rejected or None),
 )
 _WAIT_COLUMNS = tuple(_of_view(column) for column in _HELD_WAIT_COLUMNS)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zae_limiter_ops.cli.shared.listing import PAGE
 from zae_limiter_ops.views.in_force import LimitsInForce
-from zae_limiter_ops.views.limit_view import BucketView
+from zae_limiter_ops.views.limit_view import LimitView, views_of_bucket
 from zae_limiter_ops.views.recent_rejections import RecentRejections, recent_rejections
 
 if TYPE_CHECKING:
@@ -32,10 +32,10 @@ class ListedBucket:
 
     entity_id: str
     resource: str
-    limits: tuple[BucketView, ...]
+    limits: tuple[LimitView, ...]
     namespace: str
     recent: RecentRejections | None = None  # None unless the bucket is listed for its rejections
-    of_parent: tuple[BucketView, ...] = ()  # the parent's limits, if the parent rejected callers
+    of_parent: tuple[LimitView, ...] = ()  # the parent's limits, if the parent rejected callers
     refuser: Refuser | None = None  # None if nothing is known, or it is this bucket
     not_held: tuple[str, ...] = ()  # limits that callers asked for, and that the bucket lacks
 
@@ -63,7 +63,7 @@ class ListedBucket:
     @property
     def rows(self) -> list[ListedLimit]:
         """The limits, each with its bucket; last come those that the bucket does not have."""
-        held = [ListedLimit(self, view.state.limit_name, view) for view in self.limits]
+        held = [ListedLimit(self, view.limit_name, view) for view in self.limits]
         return held + [ListedLimit(self, name, None) for name in self.not_held]
 
     @property
@@ -90,13 +90,13 @@ class ListedBucket:
 class Refuser(NamedTuple):
     """A limit of another bucket that refused the last call, and the amount it was asked for."""
 
-    view: BucketView
+    view: LimitView
     asked: int | Decimal
 
     @property
     def seconds(self) -> float:
         """The time until it holds the amount."""
-        return self.view.fits_after_seconds(self.asked)
+        return self.view.fits_after(self.asked)
 
 
 class ListedLimit(NamedTuple):
@@ -104,7 +104,7 @@ class ListedLimit(NamedTuple):
 
     bucket: ListedBucket
     limit_name: str
-    view: BucketView | None
+    view: LimitView | None
 
     @property
     def used_share(self) -> float | None:
@@ -123,16 +123,16 @@ class ListedLimit(NamedTuple):
         By then the bucket and its parent hold ``asked``, and what has refused the last call holds
         what was asked of it.
         """
-        views = [each for each in self.bucket.of_parent if each.state.limit_name == self.limit_name]
+        views = [each for each in self.bucket.of_parent if each.limit_name == self.limit_name]
         if self.view is not None:
             views.append(self.view)
-        waits = [each.fits_after_seconds(self.asked or 0) for each in views]
+        waits = [each.fits_after(self.asked or 0) for each in views]
         if self.bucket.refuser is not None:
             waits.append(self.bucket.refuser.seconds)
         return max(waits, default=0.0)
 
     @property
-    def stopped(self) -> BucketView | None:
+    def stopped(self) -> LimitView | None:
         """The view that a pause or mode deny stops: its own, or that of what refused."""
         refuser = self.bucket.refuser
         views = [self.view, None if refuser is None else refuser.view]
@@ -212,14 +212,14 @@ def _limited_bucket(
     """
     entity_id, resource, asked = recent.entity_id, recent.resource, recent.asked
     views = _views(repository, entity_id, resource, in_force)
-    parents: tuple[BucketView, ...] = ()
+    parents: tuple[LimitView, ...] = ()
     if of_parent is not None and of_parent.through_children:
         parents = _views(repository, of_parent.entity_id, resource, in_force)
-    names = [view.state.limit_name for view in views]
+    names = [view.limit_name for view in views]
     return ListedBucket(
         entity_id,
         resource,
-        tuple(view for view in views if not asked or view.state.limit_name in asked),
+        tuple(view for view in views if not asked or view.limit_name in asked),
         repository.namespace_name,
         recent,
         parents,
@@ -246,14 +246,14 @@ def _refuser(
         found |= recent_rejections(repository, *refuser)
     asked = found[refuser].asked if refuser in found else {}
     for view in _views(repository, *refuser, in_force):
-        if view.stopped_seconds or view.state.limit_name == last.limit:
+        if view.stopped_seconds or view.limit_name == last.limit:
             return Refuser(view, asked.get(last.limit, 0))
     return None
 
 
 def _views(
     repository: SyncRepository, entity_id: str, resource: str, in_force: LimitsInForce
-) -> tuple[BucketView, ...]:
+) -> tuple[LimitView, ...]:
     """Return the limits of a bucket; a bucket that does not exist is full."""
     states = repository.get_bucket_in_force(entity_id, resource)
     return next(_buckets(repository, states, in_force)).limits if states else ()
@@ -284,7 +284,7 @@ class BucketFilter(NamedTuple):
             return None
         return replace(bucket, limits=limits, not_held=not_held)
 
-    def _wants(self, view: BucketView) -> bool:
+    def _wants(self, view: LimitView) -> bool:
         return self.near is None or view.used_share >= self.near
 
     def first(
@@ -316,12 +316,6 @@ class BucketFilter(NamedTuple):
 def _buckets(
     repository: SyncRepository, states: list[BucketState], in_force: LimitsInForce
 ) -> Iterator[ListedBucket]:
-    for (entity_id, resource), group in groupby(states, lambda s: (s.entity_id, s.resource)):
-        names: set[str] = set()
-        limits = []
-        mode = in_force.mode(repository, entity_id, resource)
-        for state in group:
-            # The stored limit comes first; calls have passed a second limit of that name.
-            limits.append(BucketView(state, state.limit_name in names, False, None, mode))
-            names.add(state.limit_name)
-        yield ListedBucket(entity_id, resource, tuple(limits), repository.namespace_name)
+    for (entity_id, resource), bucket in groupby(states, lambda s: (s.entity_id, s.resource)):
+        limits = views_of_bucket(bucket, in_force.mode(repository, entity_id, resource))
+        yield ListedBucket(entity_id, resource, limits, repository.namespace_name)

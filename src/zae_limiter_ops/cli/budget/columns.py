@@ -29,9 +29,9 @@ def budget_columns(namespaces: Namespaces) -> list[Column[Budget]]:
         _money("used", "used", lambda each: each.used),
         _money("held", "held", lambda each: each.held),
         _money("left", "left", lambda each: each.left),
-        _money("of", "amount", lambda each: Decimal(each.state.limit.amount)),
+        _money("of", "amount", lambda each: Decimal(each.limit.capacity)),
         Column(title="unit", key="currency", csv="currency", value=lambda each: each.currency),
-        Column(key="limit", csv="limit", value=lambda each: str(each.state.limit)),
+        Column(key="limit", csv="limit", value=lambda each: str(each.limit.state.limit)),
         Column(title="burn-down=", value=lambda each: bar(each.left_share, BAR_WIDTH)),
         Column(title="window>", value=lambda each: each.elapsed_share, format=_percent),
         *_SHARES,
@@ -42,7 +42,7 @@ def budget_columns(namespaces: Namespaces) -> list[Column[Budget]]:
             value=lambda each: each.per_day,
             format=_rounded,
         ),
-        Column(title="next window", value=lambda each: each.state.window_end, format=_time),
+        Column(title="next window", value=lambda each: each.limit.window_end, format=_time),
         *_MOMENTS,
         Column(title="spent=", value=_spent),
     ]
@@ -50,17 +50,17 @@ def budget_columns(namespaces: Namespaces) -> list[Column[Budget]]:
 
 _NAMES: tuple[Column[Budget], ...] = (
     Column(
-        title="entity", key="entity_id", csv="entity_id", value=lambda each: each.state.entity_id
+        title="entity", key="entity_id", csv="entity_id", value=lambda each: each.limit.entity_id
     ),
     Column(
-        title="resource", key="resource", csv="resource", value=lambda each: each.state.resource
+        title="resource", key="resource", csv="resource", value=lambda each: each.limit.resource
     ),
     Column(
         title="budget",
-        value=lambda each: each.state.limit_name + (" (of calls)" if each.from_call else ""),
+        value=lambda each: each.limit.limit_name + (" (of calls)" if each.limit.from_call else ""),
     ),
-    Column(key="limit_name", csv="limit_name", value=lambda each: each.state.limit_name),
-    Column(key="from_call", csv="from_call", value=lambda each: each.from_call),
+    Column(key="limit_name", csv="limit_name", value=lambda each: each.limit.limit_name),
+    Column(key="from_call", csv="from_call", value=lambda each: each.limit.from_call),
 )
 
 
@@ -78,9 +78,11 @@ _SHARES: tuple[Column[Budget], ...] = (
 )
 _MOMENTS: tuple[Column[Budget], ...] = (
     Column(
-        key="window_start", csv="window_start", value=lambda each: _iso(each.state.window_start)
+        key="window_start",
+        csv="window_start",
+        value=lambda each: _iso(each.window_start),
     ),
-    Column(key="window_end", csv="window_end", value=lambda each: _iso(each.state.window_end)),
+    Column(key="window_end", csv="window_end", value=lambda each: _iso(each.limit.window_end)),
     Column(key="spent", csv="spent", value=lambda each: each.is_spent),
     Column(key="spent_at", csv="spent_at", value=lambda each: _iso(each.spent_at)),
 )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from zae_limiter_ops.cli.shared.listing import FIRST_PAGE, PAGE
 from zae_limiter_ops.views.budgets import Budget
 from zae_limiter_ops.views.in_force import LimitsInForce
+from zae_limiter_ops.views.limit_view import views_of_bucket
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,7 +46,7 @@ class BudgetPages:
             )
             found = self._budgets(repository, states)
             if len(found) > size:
-                last = found[size - 1][0].state
+                last = found[size - 1][0].limit
                 return found[:size], f"{last.entity_id}{DELIMITER}{last.resource}"
             if found:
                 return found, cursor
@@ -80,13 +81,7 @@ def _if_it_has_a_budget(bucket: list[BucketState]) -> list[BucketState]:
 
 
 def _budgets(states: list[BucketState], namespace: str) -> Iterator[list[Budget]]:
-    for _, group in groupby(states, _place):
-        names: set[str] = set()
-        budgets = []
-        for state in group:
-            if state.limit.currency is not None:
-                # The stored limit comes first; calls have passed a second limit of that name.
-                budgets.append(Budget(state, namespace, state.limit_name in names))
-            names.add(state.limit_name)
-        if budgets:
-            yield budgets
+    for _, bucket in groupby(states, _place):
+        views = [view for view in views_of_bucket(bucket) if view.currency is not None]
+        if views:
+            yield [Budget(view, namespace) for view in views]

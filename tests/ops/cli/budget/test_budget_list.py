@@ -11,6 +11,7 @@ from tests.ops.cli.stores import sqlite_first
 from zae_limiter import Limit, SyncRateLimiter
 from zae_limiter.models.bucket import BucketState
 from zae_limiter_ops.views.budgets import Budget
+from zae_limiter_ops.views.limit_view import LimitView
 
 USD = Limit.budget("usd", "100.00", per="month")
 SPENT = {"key-a": "12.50", "key-b": "99.999999999", "key-c": "0.000000001"}
@@ -136,7 +137,7 @@ def budget(days, used, held="0"):
         "key", "model", "usd", left, now_ms, amount, amount, 30 * DAY,
         terms=USD, used=Decimal(used), held=Decimal(held), window_start=START, window_end=END,
     )  # fmt: skip
-    return Budget(state, "default", False)
+    return Budget(LimitView.at(state, now_ms), "default")
 
 
 def test_a_budget_is_spent_when_its_rate_has_used_the_rest():
