@@ -1,4 +1,7 @@
-"""How far the clocks of many clients are apart: simulated, with the rules of ADR 007."""
+"""How far the clocks of many clients are apart: simulated.
+
+The rules: docs/contributing/clocks.md.
+"""
 
 import pytest
 

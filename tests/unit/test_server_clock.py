@@ -1,4 +1,4 @@
-"""A clock that a server's Date headers set: the rules of docs/contributing/architecture.md."""
+"""A clock that a server's Date headers set: the rules of docs/contributing/clocks.md."""
 
 import os
 import sys

@@ -1,4 +1,7 @@
-"""The bounds that a server's answers set to its time (ADR 007)."""
+"""The bounds that a server's answers set to its time.
+
+The rules: docs/contributing/clocks.md.
+"""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ _CHANGING = Course(_NEVER_NS, 0, _NEVER_NS, 0, divisor=1)
 
 
 class ServerClock:
-    """The server's time as its answers bound it, counted by the time since boot (ADR 007).
+    """The server's time as its answers bound it, counted by the time since boot.
 
     The host's clock counts while it lies within the bounds, otherwise their middle. Until the
     first reading the clock may jump there; then it slews at 10 %, steps if it is more than 2 s

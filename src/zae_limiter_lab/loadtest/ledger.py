@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from zae_limiter._sync.repository import SyncRepository
     from zae_limiter.models.limit import Limit
 
-# A stamp is that of the limiter's clock, which may be this far from the host's (ADR 007).
+# A stamp is that of the limiter's clock, which may be this far from the host's (write-protocol.md).
 CLOCK_MARGIN_MS = 50
 GRANT, SETTLEMENT = "grant", "settlement"
 

@@ -1,4 +1,7 @@
-"""The time that all processes of this machine share, as a row of the file (ADR 007)."""
+"""The time that all processes of this machine share, as a row of the file.
+
+The rules: docs/contributing/clocks.md.
+"""
 
 from __future__ import annotations
 
