@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
 from email.utils import parsedate_to_datetime
@@ -214,6 +215,18 @@ def test_the_stores_clock_can_be_off(proxy, counter):
 def _ahead_s(answer):
     date = answer["ResponseMetadata"]["HTTPHeaders"]["date"]
     return parsedate_to_datetime(date).timestamp() - time.time()
+
+
+def test_what_was_sent_during_a_fault_meets_it_although_nobody_waits_for_it(proxy):
+    """A client that gives up leaves a message that must not reach the store after the outage."""
+    with proxy.fault("throttle") as fault, socket.create_connection(address(proxy)) as client:
+        client.sendall(b"POST / HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}")
+    assert fault.used == 1
+
+
+def address(proxy):
+    host, _, port = proxy.url.rpartition("/")[2].partition(":")
+    return host, int(port)
 
 
 # --- faults

@@ -160,6 +160,10 @@ class Proxy:
             await asyncio.sleep(0)
         self._listener.close()
 
+    async def _read_what_was_sent(self) -> None:
+        for _ in range(2 * TURNS):
+            await asyncio.sleep(0)
+
     async def _drop(self) -> None:
         await asyncio.gather(*(each.closed() for each in tuple(self._connections)))
 
@@ -183,6 +187,9 @@ class Proxy:
         return exchange, self._faults.strike(exchange)
 
     def _mend(self, fault: Fault) -> None:
+        """End a fault. What has been sent before, although nobody waits for it, still meets it."""
+        if self._thread is not None:
+            self._in_loop(self._read_what_was_sent)
         self._faults.remove(fault)
         if self._thread is not None:
             self._loop.call_soon_threadsafe(fault.over.set)
