@@ -74,13 +74,6 @@ if command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ] && ! dpkg -s $(1) >/dev/
 fi
 endef
 
-# A machine that stands still for seconds fails a test of real time. Tests that have failed (exit code
-# 1 of pytest) get one more try, one after the other; the first run has printed their failures.
-define AGAIN_ALONE
-{ test $$? = 1 || exit 1; echo "Tests that have failed run once more, alone:"; \
-	$(BIN)/pytest -m "not slow" -n 0 --last-failed --last-failed-no-failures none; }
-endef
-
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: run unit test test-slow test-wheel test-browser coverage tools envoy aws-engine audit check fix docs changelog dist \
@@ -95,7 +88,7 @@ unit: $(DEV) $(OTLP) ## Run the fast tests of the library, which need no server
 	$(BIN)/pytest -m "not slow" $(PYTEST_ARGS) $(UNIT_TESTS)
 
 test: $(DEV) $(TOOLS) $(ENVOY) $(OTLP) ## Run all tests but the long ones
-	$(BIN)/pytest -m "not slow" $(PYTEST_ARGS) || $(AGAIN_ALONE)
+	$(BIN)/pytest -m "not slow" $(PYTEST_ARGS)
 
 test-slow: $(DEV) $(DOCS) $(MERMAID) $(TOOLS) $(ENVOY) $(OTLP) $(if $(ZAEL_DYNAMODB_LOCAL),,$(AWS_ENGINE)) ## Run the long tests and a sample of mutants
 	$(BIN)/pytest -m slow --timeout 1800 $(PYTEST_ARGS)

@@ -1,7 +1,9 @@
+import fcntl
 import gc
 import os
 import sys
 import uuid
+from pathlib import Path
 from types import FunctionType
 
 import pytest
@@ -75,14 +77,30 @@ AS_A_BLOCK = (
 def pytest_collection_modifyitems(items):
     """Let one worker have the tests that share something dear: the first gets the first block.
 
-    A module that says ``SLOW_IN_SYNC_TREE`` runs in the generated tree with the slow tests only.
+    Tests of real time come last, when no worker has another one. A module that says
+    ``SLOW_IN_SYNC_TREE`` runs in the generated tree with the slow tests only.
     """
-    items.sort(key=lambda item: not item.nodeid.startswith(AS_A_BLOCK))
+    items.sort(key=lambda item: (_is_of_real_time(item), not item.nodeid.startswith(AS_A_BLOCK)))
     for item in items:
         if getattr(item.module, "SLOW_IN_SYNC_TREE", False) and _is_of_sync_tree(item):
             item.add_marker(pytest.mark.slow)
     for item in left_to_slow_tests(items):
         item.add_marker(pytest.mark.slow)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item):
+    """Run a test of real time while no other worker runs a test: they share a lock on this file."""
+    with Path(__file__).open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX if _is_of_real_time(item) else fcntl.LOCK_SH)
+        try:
+            return (yield)
+        finally:
+            fcntl.flock(file, fcntl.LOCK_UN)  # said, since a process that was forked has it open
+
+
+def _is_of_real_time(item):
+    return item.get_closest_marker("real_time") is not None
 
 
 def _is_of_sync_tree(item):

@@ -13,6 +13,8 @@ from tests.support.dynamodb import Proxy, shared_endpoint
 from tests.support.dynamodb.tables import store_url, temporary_table
 from zae_limiter import Limit, RateLimiter, RateLimitExceeded, Repository
 
+pytestmark = pytest.mark.real_time
+
 EDGE_MS = 1_800_000_000_000  # of windows of an hour
 BEFORE_MS = 1500
 SOON_S = 2.0  # this long after the edge, every request that fits is admitted

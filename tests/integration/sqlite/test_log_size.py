@@ -64,6 +64,7 @@ def test_the_log_is_bounded_while_others_list(path, sqlite_url, clock, seconds):
     assert 0 < largest <= limit_mb * MB
 
 
+@pytest.mark.real_time
 def test_a_foreign_program_that_reads_for_long_delays_acquires_hardly_and_the_log_shrinks_after_it(
     path, sqlite_url, clock
 ):

@@ -313,6 +313,7 @@ def test_new_credentials_that_are_refused_too_are_a_refusal(open_client, without
     assert access_keys(server) == ["AKIAOLD", "AKIAOLD", "AKIANEW"]
 
 
+@pytest.mark.real_time
 def test_credentials_are_renewed_before_they_run_out_without_a_wait(
     open_client, credential_process
 ):

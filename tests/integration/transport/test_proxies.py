@@ -401,6 +401,7 @@ def drip_grant(wire):
             raise scripted.Gone
 
 
+@pytest.mark.real_time
 def test_an_event_loop_goes_on_while_a_proxy_hangs(serve, use):
     server = serve(scripted.answer())
 

@@ -14,6 +14,8 @@ import pytest
 
 from zae_limiter import Limit, Repository
 
+pytestmark = pytest.mark.real_time
+
 ROOT = Path(__file__).parents[3]
 LATE_S = 1.0  # a caller goes on at most that long after its due; later, its reservation has lapsed
 HORIZON_S = 60.0

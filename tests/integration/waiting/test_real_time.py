@@ -19,6 +19,8 @@ from zae_limiter import (
     SyncRepository,
 )
 
+pytestmark = pytest.mark.real_time
+
 ALLOWANCE_S = 0.4
 
 

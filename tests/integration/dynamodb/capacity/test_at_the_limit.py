@@ -8,6 +8,8 @@ import pytest
 from tests.integration.dynamodb.capacity.world import API, USER
 from zae_limiter import Limit, RateLimitExceeded
 
+pytestmark = pytest.mark.real_time
+
 SLOW_IN_SYNC_TREE = True  # threads that wait are tested by the contract
 
 WORKERS = 6

@@ -18,6 +18,8 @@ from tests.support.dynamodb.trees import AsyncTree
 from zae_limiter import Limit, RateLimitExceeded
 from zae_limiter.testing.clock import DEFAULT_START_MS
 
+pytestmark = pytest.mark.real_time
+
 CLIENTS = 8
 TURNS = 50  # of each
 SLOWDOWN = 2

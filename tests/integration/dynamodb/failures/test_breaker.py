@@ -124,6 +124,7 @@ async def test_answers_to_other_calls_keep_it_closed(client, proxy):
     assert not is_open(client)
 
 
+@pytest.mark.real_time
 async def test_one_probe_at_a_time_and_at_most_one_a_second(client, proxy):
     with proxy.fault("black_hole"):
         for _ in range(3):

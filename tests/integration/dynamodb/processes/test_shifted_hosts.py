@@ -10,6 +10,8 @@ import pytest
 from tests.integration.dynamodb.processes.conftest import PROGRAMS, ROOT
 from tests.support.dynamodb.tables import store_url
 
+pytestmark = pytest.mark.real_time
+
 logger = logging.getLogger(__name__)
 
 SECOND_NS = 1_000_000_000
