@@ -6,17 +6,15 @@ import logging
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
-import yaml
-
+from zae_limiter.bounded_yaml import TRUE, MalformedYaml, YamlNode, is_tagged, place_of, read_nodes
 from zae_limiter.exceptions import ValidationError
 
 T = TypeVar("T")
 
 CHECK_S = 1.0  # between two looks at a file
 MAX_BYTES = 1_000_000
-TAG = "tag:yaml.org,2002:"
 _logger = logging.getLogger(__name__)
 
 
@@ -32,16 +30,16 @@ class FileError(ValidationError):
 class Node:
     """A value of a YAML file that knows its line. Every access checks the kind of the value."""
 
-    def __init__(self, node: Any, source: str) -> None:
+    def __init__(self, node: YamlNode, source: str) -> None:
         self._node = node
         self._source = source
 
     def error(self, reason: str) -> FileError:
-        return FileError(self._source, self._node.start_mark.line + 1, reason)
+        return FileError(self._source, place_of(self._node)[0], reason)
 
     def mapping(self, known: frozenset[str] | None = None) -> dict[str, Node]:
         """Return the values by key; raise for a key that is repeated or not known."""
-        if not isinstance(self._node, yaml.MappingNode):
+        if self._node.id != "mapping":
             raise self.error("must be a mapping")
         found: dict[str, Node] = {}
         for key, value in self._node.value:
@@ -55,23 +53,23 @@ class Node:
         return found
 
     def items(self) -> list[Node]:
-        if not isinstance(self._node, yaml.SequenceNode):
+        if self._node.id != "sequence":
             raise self.error("must be a list")
         return [Node(each, self._source) for each in self._node.value]
 
     def text(self) -> str:
-        if not isinstance(self._node, yaml.ScalarNode) or not self._node.value:
+        if self._node.id != "scalar" or not self._node.value:
             raise self.error("must be a text")
         return str(self._node.value)
 
     def flag(self) -> bool:
-        if not self._is_scalar("bool"):
+        if not is_tagged(self._node, "bool"):
             raise self.error("must be true or false")
-        return str(self._node.value).lower() in ("true", "yes", "on")
+        return str(self._node.value).lower() in TRUE
 
     @property
     def is_whole_number(self) -> bool:
-        return self._is_scalar("int") and self._node.value.isdecimal()
+        return is_tagged(self._node, "int") and self._node.value.isdecimal()
 
     def whole_number(self) -> int:
         if not self.is_whole_number or len(self._node.value) > 15:
@@ -91,9 +89,6 @@ class Node:
             raise self.error(f"{name!r} is missing")
         return values[name]
 
-    def _is_scalar(self, kind: str) -> bool:
-        return isinstance(self._node, yaml.ScalarNode) and self._node.tag == f"{TAG}{kind}"
-
 
 def read_yaml(path: Path) -> Node:
     """Return the root of a file; raise FileError if it is not YAML."""
@@ -101,11 +96,11 @@ def read_yaml(path: Path) -> Node:
     if len(data) > MAX_BYTES:
         raise FileError(str(path), 1, f"the file has more than {MAX_BYTES:,} bytes")
     try:
-        root = yaml.compose(data.decode(), yaml.SafeLoader)
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        mark = getattr(error, "problem_mark", None)
-        reason = getattr(error, "problem", None) or str(error)
-        raise FileError(str(path), 1 if mark is None else mark.line + 1, reason) from None
+        root = read_nodes(data.decode(), in_python=True)
+    except UnicodeDecodeError as error:
+        raise FileError(str(path), 1, str(error)) from None
+    except MalformedYaml as error:
+        raise FileError(str(path), error.line or 1, error.reason) from None
     if root is None:
         raise FileError(str(path), 1, "the file is empty")
     return Node(root, str(path))

@@ -12,13 +12,14 @@ from decimal import Context, Decimal, InvalidOperation
 from difflib import get_close_matches
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from zae_limiter.bounded_json import parse_bounded
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.llm.prices import ModelPrices, PriceList, Tier, completed
 
-Node = Any  # a node of PyYAML, which is imported only for files of our own form
+if TYPE_CHECKING:
+    from zae_limiter.bounded_yaml import YamlNode
 
 MAX_BYTES: Final = 16_000_000  # the file of LiteLLM has about three million
 KINDS: Final = ("input", "output", "cached_input", "cache_write", "cache_write_1h", "reasoning")
@@ -127,18 +128,12 @@ def _checked(number: Decimal) -> Decimal:
 
 
 def _read_yaml(text: str, source: str, digest: str) -> PriceTable:
-    import yaml
-
-    from zae_limiter.bounded_yaml import compose_bounded
+    from zae_limiter.bounded_yaml import MalformedYaml, read_nodes  # it needs PyYAML
 
     try:
-        root = compose_bounded(text)
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        mark = getattr(error, "problem_mark", None)
-        reason = getattr(error, "problem", None) or str(error)
-        raise _failed(source, f"is not YAML: {reason}", 0 if mark is None else mark.line + 1) from (
-            error
-        )
+        root = read_nodes(text)
+    except MalformedYaml as error:
+        raise _failed(source, f"is not YAML: {error.reason}", error.line) from error
     if root is None:
         raise _failed(source, "is empty; it needs `models:` with the prices of each model")
     reader = _YamlReader(source)
@@ -155,7 +150,7 @@ class _YamlReader:
         self.problems: list[PriceProblem] = []
         self._source = source
 
-    def table(self, root: Node, digest: str) -> PriceTable:
+    def table(self, root: YamlNode, digest: str) -> PriceTable:
         keys = self._mapping(root, "", TOP_KEYS)
         version = self._text(keys.get("version"), "version")
         if version is not None and len(version) > MAX_VERSION:
@@ -179,7 +174,7 @@ class _YamlReader:
         return PriceTable(self._source, digest, currency, version, models, aliases, {})
 
     def _model(
-        self, name: str, node: Node, models: dict[str, ModelPrices], aliases: dict[str, str]
+        self, name: str, node: YamlNode, models: dict[str, ModelPrices], aliases: dict[str, str]
     ) -> None:
         path, before = f"models.{name}", len(self.problems)
         keys = self._mapping(node, path, MODEL_KEYS)
@@ -197,7 +192,11 @@ class _YamlReader:
             models[name] = ModelPrices(standard, batch)
 
     def _price_list(
-        self, node: Node, keys: dict[str, Node], path: str, like: Mapping[str, Node] | None = None
+        self,
+        node: YamlNode,
+        keys: dict[str, YamlNode],
+        path: str,
+        like: Mapping[str, YamlNode] | None = None,
     ) -> PriceList | None:
         """Read prices and their tiers; ``like`` has the keys that a list for batches must have."""
         usual = self._prices(node, keys, path, REQUIRED if like is None else tuple(like))
@@ -221,7 +220,7 @@ class _YamlReader:
         )
 
     def _prices(
-        self, node: Node, keys: Mapping[str, Node], path: str, needed: Iterable[str]
+        self, node: YamlNode, keys: Mapping[str, YamlNode], path: str, needed: Iterable[str]
     ) -> dict[str, Decimal] | None:
         """Read the prices of a million tokens, as prices of one; None if one is wrong."""
         before = len(self.problems)
@@ -245,7 +244,7 @@ class _YamlReader:
             )
         return prices if len(self.problems) == before else None
 
-    def _tokens(self, node: Node, keys: Mapping[str, Node], path: str) -> int | None:
+    def _tokens(self, node: YamlNode, keys: Mapping[str, YamlNode], path: str) -> int | None:
         if "tokens" not in keys:
             self._report(node, path, "lacks tokens: the size of the input above which it applies")
             return None
@@ -257,7 +256,9 @@ class _YamlReader:
 
     # --- nodes
 
-    def _mapping(self, node: Node, path: str, allowed: tuple[str, ...] | None) -> dict[str, Node]:
+    def _mapping(
+        self, node: YamlNode, path: str, allowed: tuple[str, ...] | None
+    ) -> dict[str, YamlNode]:
         if node.id != "mapping":
             self._report(node, path, "must be a mapping")
             return {}
@@ -277,7 +278,7 @@ class _YamlReader:
                 mapping[name] = value
         return mapping
 
-    def _items(self, node: Node | None, path: str) -> list[Any]:
+    def _items(self, node: YamlNode | None, path: str) -> list[Any]:
         if node is None:
             return []
         if node.id != "sequence":
@@ -285,11 +286,11 @@ class _YamlReader:
             return []
         return list(node.value)
 
-    def _texts(self, node: Node | None, path: str) -> list[str]:
+    def _texts(self, node: YamlNode | None, path: str) -> list[str]:
         texts = [self._text(item, path) for item in self._items(node, path)]
         return [text for text in texts if text]
 
-    def _text(self, node: Node | None, path: str) -> str | None:
+    def _text(self, node: YamlNode | None, path: str) -> str | None:
         if node is None:
             return None
         if node.id != "scalar" or not str(node.value):
@@ -297,8 +298,10 @@ class _YamlReader:
             return None
         return str(node.value)
 
-    def _report(self, node: Node, path: str, reason: str) -> None:
-        self.problems.append(PriceProblem(self._source, node.start_mark.line + 1, path, reason))
+    def _report(self, node: YamlNode, path: str, reason: str) -> None:
+        from zae_limiter.bounded_yaml import place_of
+
+        self.problems.append(PriceProblem(self._source, place_of(node)[0], path, reason))
 
 
 # --- the form of LiteLLM ---------------------------------------------------------------------

@@ -11,10 +11,8 @@ import json
 import re
 from typing import Any, NamedTuple
 
-import yaml
-
-from zae_limiter.bounded_json import MAX_DEPTH, too_deep
-from zae_limiter.bounded_yaml import TooDeep, compose_bounded
+from zae_limiter.bounded_json import MAX_DEPTH
+from zae_limiter.bounded_yaml import TAG, TRUE, MalformedYaml, YamlNode, place_of, read_nodes
 from zae_limiter_ops.manifest.problems import Path, Problem
 
 MAX_CHARACTERS = 32_000_000  # of one text: 200,000 entities with limits of their own
@@ -23,10 +21,8 @@ MAX_CHARACTERS = 32_000_000  # of one text: 200,000 entities with limits of thei
 FREE_VALUES = 50_000
 VALUES_PER_CHARACTER = 20
 MAX_DIGITS = 30  # more than a limit may have, and few enough for int()
-TAG = "tag:yaml.org,2002:"
 KINDS = frozenset({"bool", "float", "int", "map", "null", "seq", "str", "timestamp", "value"})
 MERGE = f"{TAG}merge"  # the tag of an unquoted <<; a quoted '<<' is an ordinary name
-TRUE = frozenset({"true", "yes", "on"})
 # JSON may write a character as a pair of escapes, which YAML does not allow. The pattern also
 # matches other escapes, so that an escaped backslash is never read as the start of a pair.
 _ESCAPES = re.compile(
@@ -40,8 +36,8 @@ class Places:
     def __init__(self) -> None:
         self._places: dict[Path, tuple[int, int]] = {}
 
-    def put(self, path: Path, mark: Any) -> None:
-        self._places[path] = (mark.line + 1, mark.column + 1)
+    def put(self, path: Path, node: YamlNode) -> None:
+        self._places[path] = place_of(node)
 
     def of(self, path: Path) -> tuple[int, int]:
         """Return the line and column of a key, or of the nearest key around it."""
@@ -65,25 +61,26 @@ def load(text: str, source: str) -> LoadedYaml:
         reason = f"has more than {MAX_CHARACTERS:,} characters; divide it into several files"
         return LoadedYaml(None, places, [Problem(source, (), 0, 0, reason)])
     try:
-        node = _compose(text)
+        node = _nodes(text)
         if node is None:
             return LoadedYaml(None, places, [])
         max_values = FREE_VALUES + VALUES_PER_CHARACTER * len(text)
         builder = _Builder(source, places, max_values)
         return LoadedYaml(builder.value(node, ()), places, builder.problems)
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        return LoadedYaml(None, places, [_malformed(error, source)])
+    except MalformedYaml as error:
+        reason = error.reason if error.is_too_deep else f"is not YAML: {error.reason}"
+        return LoadedYaml(None, places, [Problem(source, (), error.line, error.column, reason)])
 
 
-def _compose(text: str) -> Any:
+def _nodes(text: str) -> YamlNode | None:
     """Return the root node of a text; None if the text is empty."""
     try:
-        return compose_bounded(text)
-    except yaml.YAMLError:
+        return read_nodes(text)
+    except MalformedYaml:
         joined = _ESCAPES.sub(_character, text)
         if joined == text:
             raise
-        return compose_bounded(joined)
+        return read_nodes(joined)
 
 
 def _character(escape: re.Match[str]) -> str:
@@ -101,58 +98,58 @@ class _Builder:
         self._remaining_values = max_values
         self._depth = 0  # of the current value: an alias may contain itself
 
-    def value(self, node: Any, path: Path) -> Any:
+    def value(self, node: YamlNode, path: Path) -> Any:
         self._remaining_values -= 1
         if self._remaining_values < 0:
-            raise yaml.YAMLError("its aliases repeat too many values; write them out")
+            raise MalformedYaml("its aliases repeat too many values; write them out")
         if node.tag.removeprefix(TAG) not in KINDS:
-            self._report(path, node.start_mark, f"has the tag {node.tag}; leave it out")
-        if isinstance(node, yaml.ScalarNode):
+            self._report(path, node, f"has the tag {node.tag}; leave it out")
+        if node.id == "scalar":
             return _scalar(node)
         if self._depth == MAX_DEPTH:
-            raise TooDeep(problem=too_deep(), problem_mark=node.start_mark)
+            raise MalformedYaml.too_deep(node.start_mark)
         self._depth += 1
-        is_mapping = isinstance(node, yaml.MappingNode)
+        is_mapping = node.id == "mapping"
         value = self._mapping(node, path) if is_mapping else self._sequence(node, path)
         self._depth -= 1
         return value
 
-    def _sequence(self, node: Any, path: Path) -> list[Any]:
+    def _sequence(self, node: YamlNode, path: Path) -> list[Any]:
         return [self.value(inside, path) for inside in node.value]
 
-    def _mapping(self, node: Any, path: Path) -> dict[str, Any]:
+    def _mapping(self, node: YamlNode, path: Path) -> dict[str, Any]:
         mapping: dict[str, Any] = {}
         merged: dict[str, Any] = {}
         for key, inside in node.value:
-            if not isinstance(key, yaml.ScalarNode):
-                self._report(path, key.start_mark, "must have plain text as keys")
+            if key.id != "scalar":
+                self._report(path, key, "must have plain text as keys")
                 continue
             name, place = str(key.value), (*path, str(key.value))
             if key.tag == MERGE:
                 merged = {**self._merged(inside, path), **merged}
             elif name in mapping:
-                self._report(place, key.start_mark, "comes twice; keep one")
+                self._report(place, key, "comes twice; keep one")
             else:
-                self._places.put(place, key.start_mark)
+                self._places.put(place, key)
                 mapping[name] = self.value(inside, place)
         return {**merged, **mapping}
 
-    def _merged(self, node: Any, path: Path) -> dict[str, Any]:
+    def _merged(self, node: YamlNode, path: Path) -> dict[str, Any]:
         """Return the values of the mapping, or list of mappings, that follows ``<<``."""
-        several = node.value if isinstance(node, yaml.SequenceNode) else [node]
+        several = node.value if node.id == "sequence" else [node]
         merged: dict[str, Any] = {}
         for inside in reversed(several):
-            if isinstance(inside, yaml.MappingNode):
+            if inside.id == "mapping":
                 merged |= self.value(inside, path)
             else:
-                self._report(path, inside.start_mark, "has << without a mapping to merge")
+                self._report(path, inside, "has << without a mapping to merge")
         return merged
 
-    def _report(self, path: Path, mark: Any, reason: str) -> None:
-        self.problems.append(Problem(self._source, path, mark.line + 1, mark.column + 1, reason))
+    def _report(self, path: Path, node: YamlNode, reason: str) -> None:
+        self.problems.append(Problem(self._source, path, *place_of(node), reason))
 
 
-def _scalar(node: Any) -> Any:
+def _scalar(node: YamlNode) -> Any:
     kind, text = node.tag.removeprefix(TAG), str(node.value)
     if kind == "null":
         return None
@@ -161,11 +158,3 @@ def _scalar(node: Any) -> Any:
     if kind == "int" and len(text) <= MAX_DIGITS and text == text.lstrip("0"):
         return int(text) if text.isdecimal() else text
     return text
-
-
-def _malformed(error: Exception, source: str) -> Problem:
-    mark = getattr(error, "problem_mark", None)
-    line, column = (0, 0) if mark is None else (mark.line + 1, mark.column + 1)
-    reason = getattr(error, "problem", None) or str(error) or type(error).__name__
-    text = reason if isinstance(error, TooDeep) else f"is not YAML: {reason}"
-    return Problem(source, (), line, column, text)
