@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from zae_limiter.admission.usage import HourUsage
-from zae_limiter.items.stored.keys import ShardId
+from zae_limiter.dynamodb import expressions
+from zae_limiter.items.stored.keys import Key, ShardId
 from zae_limiter.items.stored.usage import day_row, hours
 from zae_limiter_aggregator.stream import ParsedBucketRecord
 
@@ -39,9 +40,10 @@ class FinishedHours:
         assert state is not None
         shard_id = ShardId(record.namespace_id, record.entity_id, record.resource, record.shard_id)
         in_order = [self.by_hour[hour] for hour in sorted(self.by_hour)]
-        return day_row.store_text(
-            table, shard_id, state.origin, in_order, retention_days, closes=state.closes_day
+        update = day_row.store(
+            shard_id, state.origin, in_order, retention_days, closes=state.closes_day
         )
+        return expressions.text(update, table)
 
     def clear(self, table: str) -> str:
         """Return the body of the UpdateItem that clears the latest hour in the bucket item.
@@ -49,7 +51,7 @@ class FinishedHours:
         DynamoDB refuses the write if a client has already turned the hour over.
         """
         assert self.record.state is not None
-        return hours.clear_text(table, self.record.key, self.record.state)
+        return expressions.text(hours.clear(Key.of(self.record.key), self.record.state), table)
 
 
 def finished_hours(records: Iterable[ParsedBucketRecord]) -> list[FinishedHours]:

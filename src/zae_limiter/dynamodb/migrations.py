@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from zae_limiter.items.stored.attributes import Item
-from zae_limiter.items.stored.update_expression import UpdateExpression
+from zae_limiter.items.stored.update import ItemUpdate
 
-Rewrite = Callable[[Item], list[UpdateExpression]]
+Rewrite = Callable[[Item], list[ItemUpdate]]
 
 
 class Migration(NamedTuple):

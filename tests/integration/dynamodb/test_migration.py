@@ -25,7 +25,7 @@ from zae_limiter.concurrency.parallel import Parallel
 from zae_limiter.dynamodb.migrations import Migration
 from zae_limiter.items.stored import keys
 from zae_limiter.items.stored.keys import Key
-from zae_limiter.items.stored.update_expression import UpdateExpression
+from zae_limiter.items.stored.update import ItemUpdate
 from zae_limiter.items.version_record import SCHEMA_VERSION
 from zae_limiter.testing import FakeClock
 
@@ -40,8 +40,8 @@ def rewrite(item):
     updates = []
     for old, new in RENAMED.items():
         if old in item:
-            update = UpdateExpression(Key.of(item).attributes)
-            update.require_equal(old, item[old])
+            update = ItemUpdate(Key.of(item))
+            update.equal(old, item[old])
             update.set(new, item[old])
             update.remove(old)
             updates.append(update)

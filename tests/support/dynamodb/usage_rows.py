@@ -2,6 +2,7 @@
 
 import re
 
+from zae_limiter.dynamodb.expressions import body as body_of
 from zae_limiter.items.stored import bucket
 from zae_limiter.items.stored.attributes import n, s
 from zae_limiter.items.stored.keys import BucketId
@@ -53,7 +54,7 @@ def stored_rows(namespace_id, rows, retention_days=30_000):
 
 def updated(update):
     """Return the item that an update of set attributes makes of nothing."""
-    action = update.action()
+    action = body_of(update)
     names, values = action["ExpressionAttributeNames"], action["ExpressionAttributeValues"]
     item = dict(action["Key"])
     for name, value in _SET.findall(action["UpdateExpression"]):

@@ -10,9 +10,11 @@ from tests.support.dynamodb import other_forms
 from tests.support.dynamodb.streams import bucket_record, removal_record
 from tests.support.dynamodb.usage_rows import bucket_with_hours
 from tests.unit.aggregator.test_archive import expired
+from zae_limiter.dynamodb.expressions import body as body_of
 from zae_limiter.exceptions import RateLimiterUnavailable
 from zae_limiter.items.stored import keys, system
 from zae_limiter.items.stored.bucket import BucketId
+from zae_limiter.items.stored.keys import Key
 from zae_limiter.items.stored.usage import day_row, hours
 from zae_limiter.transport.errors import ConditionFailed, Denied, Refused, ServerFault, Throttled
 from zae_limiter_aggregator.processor import Processor
@@ -89,9 +91,8 @@ def test_a_finished_hour_is_stored_and_then_cleared():
     stored, cleared = batch.calls.bodies
     shard_id = BucketId("ns", "user-1", "api").shard(0)
     wanted = row_write(shard_id, item)
-    assert stored == {"TableName": "my-table", **wanted.action()}
-    key = {name: item[name] for name in ("PK", "SK")}
-    wanted = hours.clear(key, hours.decode(item)).action()
+    assert stored == {"TableName": "my-table", **body_of(wanted)}
+    wanted = body_of(hours.clear(Key.of(item), hours.decode(item)))
     assert cleared == {"TableName": "my-table", **wanted}
     assert (result.processed_count, result.snapshots_updated, result.failed) == (1, 1, [])
     assert result.response() == {"batchItemFailures": []}
@@ -102,7 +103,7 @@ def test_names_that_need_escapes_are_stored_as_they_are():
     user = BucketId("ns", 'a"b\\c ü%s', "api")
     item = bucket_with_hours(user, "0.a-_", 12, 5, finished=(9, 1))
     assert not batch.process([bucket_record(item, 7)]).errors
-    wanted = row_write(user.shard(0), item).action()
+    wanted = body_of(row_write(user.shard(0), item))
     assert batch.calls.bodies[0] == {"TableName": "my-table", **wanted}
 
 
@@ -138,7 +139,7 @@ def test_hours_of_a_bucket_that_come_together_are_one_write_for_each_day():
     assert [body["Key"]["SK"]["S"][-12:-2] for body in days] == ["1970-01-01", "1970-01-02"]
     for body, of_day in zip(days, (items[:3], items[3:]), strict=True):
         wanted = row_write(user.shard(0), *of_day)
-        assert body == {"TableName": "my-table", **wanted.action()}
+        assert body == {"TableName": "my-table", **body_of(wanted)}
     assert {"N": "25"} in cleared["ExpressionAttributeValues"].values()
 
 

@@ -2,19 +2,21 @@
 
 from zae_limiter.admission.quotas import HoldWrite
 from zae_limiter.admission.windows import HoldName
+from zae_limiter.dynamodb.expressions import body as body_of
 from zae_limiter.items.stored import bucket as stored
+from zae_limiter.items.stored import keys
 from zae_limiter.items.stored.bucket_updates import write_holds
-from zae_limiter.items.stored.update_expression import UpdateExpression
+from zae_limiter.items.stored.update import ItemUpdate
 
-KEY = stored.key("ns", "user", "api", 0)
+KEY = keys.bucket("ns", "user", "api")
 SWEPT, SETTLED = HoldName(5, 60), HoldName(5, 90)
 
 
 def rendered(write):
     """Return condition and update of a write, with names and values in place."""
-    update = UpdateExpression(KEY)
+    update = ItemUpdate(KEY)
     write_holds(update, [write], {"tokens": 2})
-    action = update.action()
+    action = body_of(update)
     texts = {**action["ExpressionAttributeNames"]}
     texts |= {name: value["N"] for name, value in action["ExpressionAttributeValues"].items()}
     condition, change = action["ConditionExpression"], action["UpdateExpression"]

@@ -14,6 +14,7 @@ from zae_limiter.admission.rebase import rebase
 from zae_limiter.admission.shards.tree import Shard
 from zae_limiter.admission.tally import Tally
 from zae_limiter.admission.usage import HourUsage
+from zae_limiter.dynamodb.expressions import body as body_of
 from zae_limiter.items.buckets import writes
 from zae_limiter.items.buckets.cache import CachedBucket, FreshBucket
 from zae_limiter.items.buckets.changes import BucketChange
@@ -32,7 +33,7 @@ CHARGE = BucketChange(IN_FORCE, {"rpm": 1000}, True, 1)
 
 def spelled(update):
     """The request with its placeholders replaced: parts of the update, and conditions."""
-    body = update.action()
+    body = body_of(update)
     names = body["ExpressionAttributeNames"]
     values = {k: str(next(iter(v.values()))) for k, v in body["ExpressionAttributeValues"].items()}
 
@@ -50,7 +51,7 @@ def attempt_at(now_ms, change=CHARGE, *, known=None, item=None, **context):
 
 def test_in_the_same_hour_a_charge_says_nothing_of_it():
     attempt = attempt_at(NOW_MS)
-    update, condition = spelled(attempt.request.update())
+    update, condition = spelled(attempt.request)
     assert "ac 1" in update
     assert not {"h", "o", "ph", "b0", "u0", "k0"} & set(update.replace(",", " ").split())
     assert "h >" not in condition
@@ -67,7 +68,7 @@ def test_without_retention_no_hour_is_turned():
 
 def test_the_first_write_of_an_hour_turns_it():
     attempt = attempt_at(LATER, tally=Tally(3, 2, 0, {"rpm": 30}, 4))
-    update, condition = spelled(attempt.request.update())
+    update, condition = spelled(attempt.request)
     for part in (
         "u0 = c_rpm - if_not_exists(b0, 0)",
         "b0 = c_rpm",
@@ -106,23 +107,21 @@ def test_the_first_write_of_an_hour_turns_it():
 
 def test_what_came_through_children_is_turned_with_it():
     change = replace(CHARGE, through_child=frozenset({"rpm"}))
-    update, condition = spelled(attempt_at(LATER, change).request.update())
+    update, condition = spelled(attempt_at(LATER, change).request)
     assert "k0 = 1000" in update
     assert "attribute_not_exists(k0)" in condition
-    update, condition = spelled(
-        attempt_at(LATER, change, item={**item_of(), "k0": n(7)}).request.update()
-    )
+    update, condition = spelled(attempt_at(LATER, change, item={**item_of(), "k0": n(7)}).request)
     assert "v0 = if_not_exists(k0, 0)" in update
     assert "k0 = 1000" in update
     assert "k0" not in condition
-    update, _ = spelled(attempt_at(LATER, item={**item_of(), "k0": n(7)}).request.update())
+    update, _ = spelled(attempt_at(LATER, item={**item_of(), "k0": n(7)}).request)
     assert "k0 = 0" in update
 
 
 def test_a_finished_hour_is_stored_before_it_is_turned_over():
     item = {**item_of(), "ph": n(HOUR - 1), "u0": n(5000), "ua": n(2), "ur": n(1)}
     attempt = attempt_at(LATER, item=item)
-    _, condition = spelled(attempt.request.update())
+    _, condition = spelled(attempt.request)
     assert f"(attribute_not_exists(ph) OR ph = {HOUR - 1})" in condition
     assert attempt.store_first.origin == "0.origin"
     assert attempt.store_first.finished == HourUsage(HOUR - 1, {"rpm": 5000}, 2, tally=Tally(1))
@@ -131,7 +130,7 @@ def test_a_finished_hour_is_stored_before_it_is_turned_over():
 
 def test_a_credit_to_a_bucket_that_was_seen_turns_its_hour():
     credit = BucketChange(IN_FORCE, {"rpm": -1000}, False)
-    update, condition = spelled(attempt_at(LATER, credit).request.update())
+    update, condition = spelled(attempt_at(LATER, credit).request)
     assert "u0 = c_rpm - if_not_exists(b0, 0)" in update
     assert "o = 0.origin" in condition
     assert attempt_at(LATER, credit).gives
@@ -139,7 +138,7 @@ def test_a_credit_to_a_bucket_that_was_seen_turns_its_hour():
 
 def test_a_credit_through_a_child_requires_the_slots_that_it_uses():
     change = BucketChange(IN_FORCE, {"rpm": -1000}, False, through_child=frozenset({"rpm"}))
-    update, condition = spelled(attempt_at(NOW_MS, change).request.update())
+    update, condition = spelled(attempt_at(NOW_MS, change).request)
     assert "k0 -1000" in update
     assert "lh = " in condition
 
@@ -156,7 +155,7 @@ def cached(others_per_s, at_ms=NOW_MS):
 def test_late_if_others_have_probably_turned_the_hour(others_per_s, seconds, late):
     border = (HOUR + 1) * HOUR_MS
     attempt = attempt_at(border + int(seconds * 1000), known=cached(others_per_s))
-    update, condition = spelled(attempt.request.update())
+    update, condition = spelled(attempt.request)
     assert (f"h >= {HOUR + 1}" in condition) is late
     assert (f"h < {HOUR + 1}" in condition) is not late
     assert ("ph = h" in update) is not late
@@ -170,7 +169,7 @@ def test_the_time_since_the_item_was_seen_counts_not_that_since_the_border():
 
 def test_late_while_another_write_of_this_client_turns_the_hour():
     attempt = attempt_at(LATER, known=cached(0.0), is_turning=True)
-    assert f"h >= {HOUR + 1}" in spelled(attempt.request.update())[1]
+    assert f"h >= {HOUR + 1}" in spelled(attempt.request)[1]
 
 
 def test_the_first_write_takes_only_from_an_hour_that_is_not_over():
@@ -287,8 +286,8 @@ def test_what_goes_is_stored_in_one_write_for_each_usage_row(finished_hour, rows
     halves = [{**item_of(shard, consumed=7000), **finished} for shard in (Shard(0, 2), Shard(1, 2))]
     stored = removal.stored_hours(halves, 90)
     assert len(stored) == 2 * rows
-    for action in stored:
-        update = action["Update"]
+    for write in stored:
+        update = body_of(write)
         number = update["Key"]["SK"]["S"].rpartition("#")[2]
         names = set(update["ExpressionAttributeNames"].values())
         assert f"o_{number}.origin" in names

@@ -4,12 +4,14 @@ import pytest
 
 from zae_limiter.admission.tally import Tally
 from zae_limiter.admission.usage import HourUsage
+from zae_limiter.dynamodb.expressions import body as body_of
 from zae_limiter.exceptions import IncompatibleSchemaError
 from zae_limiter.items.stored.attributes import n, s
 from zae_limiter.items.stored.bucket import counted_hours
+from zae_limiter.items.stored.keys import Key
 from zae_limiter.items.stored.usage import hours
 
-KEY = {"PK": s("ns/BUCKET#user#api#2"), "SK": s("#STATE")}
+KEY = Key("ns/BUCKET#user#api#2", "#STATE")
 
 
 FINISHED = HourUsage(9, {"rpm": 4100}, 7, {"rpm": 300}, Tally(1))
@@ -17,7 +19,7 @@ FINISHED = HourUsage(9, {"rpm": 4100}, 7, {"rpm": 300}, Tally(1))
 
 def turned_item():
     return {
-        **KEY,
+        **KEY.attributes,
         "o": s("2.abc"),
         "h": n(11),
         "t_rpm": n(0),
@@ -50,7 +52,7 @@ def test_the_state_has_the_slots_by_stored_name():
 
 
 def test_an_item_of_another_program_has_no_hours():
-    assert counted_hours({**KEY, "p_rpm": s("10:10:60"), "c_rpm": n(9)}) == []
+    assert counted_hours({**KEY.attributes, "p_rpm": s("10:10:60"), "c_rpm": n(9)}) == []
 
 
 def test_the_running_hour_is_what_was_consumed_since_it_began():
@@ -73,8 +75,8 @@ def test_an_item_that_was_cleared_has_no_finished_hour():
 
 
 def test_clearing_requires_the_origin_and_the_hour():
-    action = hours.clear(KEY, hours.decode(turned_item())).action()
-    assert action["Key"] == KEY
+    action = body_of(hours.clear(KEY, hours.decode(turned_item())))
+    assert action["Key"] == KEY.attributes
     names = action["ExpressionAttributeNames"]
     removed = {
         names[each] for each in action["UpdateExpression"].removeprefix("REMOVE ").split(",")

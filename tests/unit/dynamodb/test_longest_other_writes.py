@@ -11,8 +11,8 @@ from zae_limiter import Limit, OnUnavailable
 from zae_limiter._async.engines.items.entities import MAX_ITEMS
 from zae_limiter.admission.configuration import MAX_CHANGES, ConfigBatch
 from zae_limiter.admission.usage import HourUsage
+from zae_limiter.dynamodb.expressions import action as action_of
 from zae_limiter.items.stored import config_writes, configs, entity_items, keys
-from zae_limiter.items.stored import transact_items as actions
 from zae_limiter.items.stored.attributes import n
 from zae_limiter.items.stored.batches import BatchPlan
 from zae_limiter.items.stored.entity_items import EntityItems
@@ -42,7 +42,7 @@ def system_updates():
         LevelConfig(limits("new")),
         None,
     ):
-        yield actions.update(config_writes.system_update(NAMESPACE, before, after, "second"))
+        yield config_writes.system_update(NAMESPACE, before, after, "second")
 
 
 def entity_deletions():
@@ -83,8 +83,8 @@ def usage_rows():
     used, through = ({f"limit{each}": amount for each in range(44)} for amount in (7, 3))
     hours = [HourUsage(hour, used, 1, through) for hour in range(24)]
     shard_id = BUCKET_ID.shard(31)
-    yield actions.update(day_row.store(shard_id, "31.origin", hours, 99))
-    yield actions.update(day_row.announce(shard_id, 0, "31.origin", 99))
+    yield day_row.store(shard_id, "31.origin", hours, 99)
+    yield day_row.announce(shard_id, 0, "31.origin", 99)
 
 
 @pytest.mark.parametrize(
@@ -93,5 +93,6 @@ def usage_rows():
 def test_the_longest_expressions_fit(kind):
     written = list(kind())
     assert written
-    for action in written:
+    for write in written:
+        action = action_of(write, "table")
         assert violations("TransactWriteItems", {"TransactItems": [action]}) == []

@@ -31,7 +31,7 @@ from zae_limiter.items.buckets.pauses import new_bucket
 from zae_limiter.items.buckets.planning import plan
 from zae_limiter.items.buckets.writes import WriteContext
 from zae_limiter.items.stored import bucket as stored
-from zae_limiter.items.stored import transact_items as actions
+from zae_limiter.items.stored import keys
 from zae_limiter.items.stored.attributes import n, s
 from zae_limiter.items.stored.bucket_updates import mark_write
 from zae_limiter.models.limit import CONCURRENT_PLACES, MAX_LIMITS, QUOTA_PLACES, FirstUse
@@ -89,7 +89,7 @@ class Bucket:
         rates = {limit.name: Rate.of(limit) for limit in self.limits}
         indexes = stored.limit_indexes(rates)
         item = {
-            **stored.key(*BUCKET_ID, 0),
+            **keys.bucket(*BUCKET_ID, 0).attributes,
             **stored.index_keys(*BUCKET_ID, 0),
             **stored.link_attributes(LINK),
             "n": n(1),
@@ -230,7 +230,7 @@ def test_the_longest_changes_by_hand_fit(name, is_expired, days_off, form, recor
         RefilledShard(rates, topped),
     )
     shard = ReadShard(bucket.item, bucket.stored)
-    sent = [actions.update(refill(shard, each)) for each in refilled]
+    sent = [refill(shard, each) for each in refilled]
     full = full_bucket(bucket.in_force, now_ms).limits
     for topped in ((), topped_up(bucket, full)):
         created = new_bucket(
@@ -242,10 +242,10 @@ def test_the_longest_changes_by_hand_fit(name, is_expired, days_off, form, recor
             usage_ms=HOUR_MS,
             topped=topped,
         )
-        sent.append(actions.update(created.write))
+        sent.append(created.write)
     for key in bucket.in_force.quota_keys:
         mark = Mark(key, 1, 10**16, -(10**34), 10**34)
-        sent.append(actions.update(mark_write(stored.key(*BUCKET_ID, 0), bucket.stored, mark)))
+        sent.append(mark_write(keys.bucket(*BUCKET_ID, 0), bucket.stored, mark))
     for part, (size, operators) in measured(sent).items():
         record_property(part, (size, operators))
         assert size <= MAX_EXPRESSION_BYTES, part

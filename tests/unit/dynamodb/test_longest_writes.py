@@ -22,6 +22,7 @@ from zae_limiter.admission.shards.spreading import repayment, taking
 from zae_limiter.admission.shards.tree import Shard
 from zae_limiter.admission.slots import STEPS, SlotHold
 from zae_limiter.admission.tally import Tally
+from zae_limiter.dynamodb.expressions import action as action_of
 from zae_limiter.items.buckets import pauses, writes
 from zae_limiter.items.buckets.cache import NEVER_SEEN, FreshBucket
 from zae_limiter.items.buckets.changes import BucketChange, total
@@ -31,8 +32,7 @@ from zae_limiter.items.buckets.writes import PlannedWrite, WriteContext
 from zae_limiter.items.sharding import transactions
 from zae_limiter.items.sharding.transactions import ShardMoves
 from zae_limiter.items.stored import bucket as stored
-from zae_limiter.items.stored import bucket_updates
-from zae_limiter.items.stored import transact_items as actions
+from zae_limiter.items.stored import bucket_updates, keys
 from zae_limiter.items.stored.attributes import n, s
 from zae_limiter.items.stored.bucket import EntityLink
 from zae_limiter.items.stored.bucket_updates import WriteTrailer, bucket_update
@@ -91,7 +91,7 @@ class Bucket:
         rates = {limit.name: Rate.of(limit) for limit in limits} | dict(more)
         indexes = stored.limit_indexes(rates)
         item = {
-            **stored.key(*BUCKET_ID, shard.number),
+            **keys.bucket(*BUCKET_ID, shard.number).attributes,
             **stored.index_keys(*BUCKET_ID, shard.number),
             **stored.link_attributes(LINK),
             "n": n(shard.n),
@@ -170,10 +170,9 @@ def moments():
 
 def actions_of(step):
     """Return a write and its repetition as actions of a transaction."""
-    update = step.request if not hasattr(step.request, "update") else step.request.update()
-    yield actions.update(update)
+    yield step.request
     if step.guarded_retry is not None:
-        yield actions.update(step.guarded_retry())
+        yield step.guarded_retry()
 
 
 def options(*names):
@@ -227,7 +226,7 @@ def creations(name):
         now_ms=NOW_MS,
         usage_ms=HOUR_MS,
     )
-    yield actions.update(paused.write)
+    yield paused.write
 
 
 def rebases(name):
@@ -286,7 +285,7 @@ def gathers(name):
                 moves = [each for each in moves if not slots.is_slots(each.key)]
                 moves += slots.moves(total([charge]))
                 slot_writes = slots.writes()
-            key = stored.key(*BUCKET_ID, bucket.shard.number)
+            key = keys.bucket(*BUCKET_ID, bucket.shard.number)
             parts.append(ShardMoves(key, bucket.stored, moves, slot_writes))
         through = dict.fromkeys(shards[0].in_force.keys, 1000) if given["children"] else {}
         gathered = transactions.gather(
@@ -305,7 +304,7 @@ def repayments(name):
     }
     images[LEFT] = images[LEFT]._replace(limits=in_debt)
     parts = [
-        ShardMoves(stored.key(*BUCKET_ID, shard.number), shards[shard].stored, moves)
+        ShardMoves(keys.bucket(*BUCKET_ID, shard.number), shards[shard].stored, moves)
         for shard, moves in repayment(images, 0, NOW_MS).items()
     ]
     gathered = transactions.gather(parts, "mark", 0, now_ms=NOW_MS + HOUR_MS, usage_ms=HOUR_MS)
@@ -322,20 +321,20 @@ def refills_by_hand(name):
             if state.rate.refill_milli
         ]
         for moves in (reset_moves(image, NOW_MS), topped):
-            update = bucket_update(stored.key(*BUCKET_ID, 0), moves, WriteTrailer("mark"))
+            update = bucket_update(keys.bucket(*BUCKET_ID, 0), moves, WriteTrailer("mark"))
             bucket_updates.require_same(update, bucket.stored)
             bucket_updates.require_generation(update, bucket.stored)
-            yield actions.update(update)
+            yield update
 
 
 def housekeeping(name):
     """A pause, a later TTL, and the aggregator's clearing of a stored hour."""
     for children in (False, True):
         bucket = Bucket(name, children=children, finished=True)
-        key = stored.key(*BUCKET_ID, 0)
-        yield actions.update(hours.clear(key, bucket.stored.hours))
-        yield actions.update(pauses.pause_write(key, bucket.stored, NOW_MS + 500_000, NOW_MS))
-        yield actions.update(bucket_updates.later_expiry(key, NOW_MS + 5))
+        key = keys.bucket(*BUCKET_ID, 0)
+        yield hours.clear(key, bucket.stored.hours)
+        yield pauses.pause_write(key, bucket.stored, NOW_MS + 500_000, NOW_MS)
+        yield bucket_updates.later_expiry(key, NOW_MS + 5)
 
 
 KINDS = (
@@ -355,7 +354,8 @@ KINDS = (
 def measured(writes):
     """Return the most bytes and operators of an update and of a condition."""
     longest = {}
-    for action in writes:
+    for write in writes:
+        action = action_of(write, "table")
         assert violations("TransactWriteItems", {"TransactItems": [action]}) == []
         [request] = action.values()
         for part in ("UpdateExpression", "ConditionExpression"):

@@ -10,6 +10,7 @@ from zae_limiter.admission.rebase import full_bucket
 from zae_limiter.admission.shards.spreading import gather
 from zae_limiter.admission.shards.tree import Shard
 from zae_limiter.clock import Deadline
+from zae_limiter.dynamodb.expressions import body as body_of
 from zae_limiter.items.buckets.cache import BucketCache, CachedBucket, FreshBucket
 from zae_limiter.items.buckets.changes import BucketChange, select
 from zae_limiter.items.buckets.outcomes import Rejected
@@ -20,6 +21,7 @@ from zae_limiter.items.buckets.writes import WriteContext
 from zae_limiter.items.counters import Counters
 from zae_limiter.items.rejection_cache import RejectionCache
 from zae_limiter.items.stored.bucket import EntityLink, StoredBucket, paused_digest
+from zae_limiter.items.stored.keys import Key
 from zae_limiter.items.stored.usage.hours import HourState
 from zae_limiter.models.config import ConfigSource
 from zae_limiter.models.limit import Limit
@@ -28,7 +30,7 @@ UNTIL_MS = NOW_MS + 30_000
 HOURS = HourState("0.x", NOW_MS // 3_600_000, None, {"rpm": 0, "tpm": 1}, False)
 CHARGE = BucketChange(IN_FORCE, dict.fromkeys(IN_FORCE.keys, 1000), is_charge=True, admitted=1)
 DEBT = BucketChange(IN_FORCE, {"rpm": 1000}, is_charge=False)
-KEY = {"PK": {"S": "p"}, "SK": {"S": "s"}}
+KEY = Key("p", "s")
 
 
 def paused(until_ms=UNTIL_MS, expires_ms=None):
@@ -42,7 +44,7 @@ def planned(*changes, now_ms=NOW_MS, known=None):
 
 
 def text_of(step):
-    return step.request.update().action()
+    return body_of(step.request)
 
 
 def test_a_charge_is_not_sent_by_a_client_that_knows_of_the_pause():
@@ -77,7 +79,7 @@ def test_other_limits_leave_a_pause_that_is_not_over(now_ms, stays):
     charge = BucketChange(limits, {"rpm": 1000}, is_charge=True, admitted=1)
     step = planned(charge, now_ms=now_ms)
     assert step.structural
-    action = step.request.action()
+    action = body_of(step.request)
     digests = [value["S"] for value in action["ExpressionAttributeValues"].values() if "S" in value]
     assert sum(each.endswith(paused_digest("", UNTIL_MS)) for each in digests) == 1 + stays
     assert ("REMOVE" in action["UpdateExpression"]) != stays
@@ -100,14 +102,14 @@ def test_nothing_is_gathered_from_shards_of_which_one_is_paused():
 def test_it_is_written_once_and_two_ends_have_two_digests():
     assert pause_write(KEY, paused(), UNTIL_MS, NOW_MS) is None
     assert pause_write(KEY, paused(NOW_MS), None, NOW_MS) is None  # over: nothing to lift
-    longer = pause_write(KEY, paused(), UNTIL_MS + 1, NOW_MS).action()
+    longer = body_of(pause_write(KEY, paused(), UNTIL_MS + 1, NOW_MS))
     digests = [value["S"] for value in longer["ExpressionAttributeValues"].values() if "S" in value]
     assert len({each for each in digests if each.startswith("digest!")}) == 2
 
 
 @pytest.mark.parametrize(("expires_ms", "is_set"), [(NOW_MS + 5000, True), (UNTIL_MS, False)])
 def test_the_bucket_outlives_its_pause_and_its_ttl_is_not_moved_back(expires_ms, is_set):
-    action = pause_write(KEY, paused(None, expires_ms), UNTIL_MS, NOW_MS).action()
+    action = body_of(pause_write(KEY, paused(None, expires_ms), UNTIL_MS, NOW_MS))
     values = action["ExpressionAttributeValues"].values()
     assert ({"N": str(UNTIL_MS // 1000)} in values) == is_set
     assert ({"N": str(expires_ms // 1000)} in values) == is_set  # it must be as it was seen

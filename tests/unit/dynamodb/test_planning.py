@@ -8,6 +8,7 @@ from tests.unit.dynamodb.stored import BUCKET_ID, IN_FORCE, NOW_MS
 from zae_limiter.admission.rebase import full_bucket
 from zae_limiter.admission.shards.pressure import observed
 from zae_limiter.admission.shards.tree import Shard
+from zae_limiter.dynamodb.expressions import text as text_of
 from zae_limiter.items.buckets import planning
 from zae_limiter.items.buckets.cache import CachedBucket, FreshBucket
 from zae_limiter.items.buckets.changes import BucketChange
@@ -95,6 +96,6 @@ def test_the_short_cut_plans_the_write_of_the_general_path(amounts, through_chil
         planning._usual_charge(known, BUCKET, change, in_force, context),  # noqa: SLF001
         planning._with_bucket(known, BUCKET, [change], in_force, context),  # noqa: SLF001
     )
-    assert short.request.text("table") == general.request.text("table")
+    assert text_of(short.request, "table") == text_of(general.request, "table")
     assert (short.positions, short.net_milli) == (general.positions, general.net_milli)
     assert plan(known, [change], context, EntityLink()).net_milli == general.net_milli

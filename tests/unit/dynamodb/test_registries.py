@@ -1,3 +1,4 @@
+from zae_limiter.dynamodb.expressions import body as body_of
 from zae_limiter.items.stored import keys, registries
 from zae_limiter.items.stored.attributes import n
 
@@ -19,7 +20,7 @@ def test_the_last_count_removes_the_attribute():
         KEY, registry(last=1, shared=3), ["last", "shared", "unknown"]
     )
     assert action is not None
-    body = action.action()
+    body = body_of(action)
     names, values = body["ExpressionAttributeNames"], body["ExpressionAttributeValues"]
     assert sorted(names.values()) == ["r_last", "r_shared"]
     change = body["UpdateExpression"]
@@ -40,7 +41,7 @@ def test_expressions_stay_within_what_dynamodb_allows():
     many = {f"resource-{number}": 1 + number % 2 for number in range(96)}
     action = registries.uncount_resources(KEY, registry(**many), list(many))
     assert action is not None
-    body = action.action()
+    body = body_of(action)
     assert len(body["UpdateExpression"]) < 4096
     assert len(body["ConditionExpression"]) < 4096
     operators = body["ConditionExpression"].count("AND") + len(many)

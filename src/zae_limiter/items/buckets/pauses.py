@@ -19,7 +19,7 @@ from zae_limiter.admission.settle import with_quotas
 from zae_limiter.admission.usage import HourUsage
 from zae_limiter.items.buckets.writes import NOTHING
 from zae_limiter.items.stored import bucket as stored
-from zae_limiter.items.stored.attributes import Item
+from zae_limiter.items.stored import keys
 from zae_limiter.items.stored.bucket import EntityLink, ShardId, StoredBucket
 from zae_limiter.items.stored.bucket_updates import (
     NewBucket,
@@ -30,7 +30,8 @@ from zae_limiter.items.stored.bucket_updates import (
     require_same,
     set_pause,
 )
-from zae_limiter.items.stored.update_expression import UpdateExpression
+from zae_limiter.items.stored.keys import Key
+from zae_limiter.items.stored.update import ItemUpdate
 from zae_limiter.items.stored.usage.clauses import HourCounts, HourForm
 from zae_limiter.items.stored.usage.hours import TURN_MARK, new_origin
 
@@ -38,7 +39,7 @@ from zae_limiter.items.stored.usage.hours import TURN_MARK, new_origin
 class CreatedBucket(NamedTuple):
     """The write that creates a bucket, and the origin and hour that it begins."""
 
-    write: UpdateExpression
+    write: ItemUpdate
     origin: str
     hour: int
 
@@ -50,8 +51,8 @@ def running_pause(images: Iterable[BucketImage], now_ms: int) -> int | None:
 
 
 def pause_write(
-    key: Item, bucket: StoredBucket, paused_until_ms: int | None, now_ms: int
-) -> UpdateExpression | None:
+    key: Key, bucket: StoredBucket, paused_until_ms: int | None, now_ms: int
+) -> ItemUpdate | None:
     """Pause a shard, or lift its pause (None); None if it is as it should be.
 
     It must not expire meanwhile. A TTL that another client has moved on since is not moved back.
@@ -66,7 +67,7 @@ def pause_write(
     require_same(update, bucket)
     require_generation(update, bucket)
     if expires_early and ttl_ms is not None:
-        update.require_equal(stored.TTL, stored.ttl_value(ttl_ms))
+        update.equal(stored.TTL, stored.ttl_seconds(ttl_ms))
     set_pause(update, bucket, paused_until_ms)
     return update
 
@@ -94,7 +95,7 @@ def new_bucket(
     rates = {key: state.rate for key, state in image.limits.items()}
     origin, hour = new_origin(), now_ms // HOUR_MS
     new_bucket = NewBucket(
-        stored.key(*shard_id),
+        keys.bucket(*shard_id),
         stored.index_keys(*shard_id),
         link,
         rates,

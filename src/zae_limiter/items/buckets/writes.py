@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from zae_limiter.admission.image import HOUR_MS, BucketImage, Rate, is_paused
 from zae_limiter.admission.in_force import InForce, expires_ms, plain_name
@@ -36,20 +35,19 @@ from zae_limiter.items.buckets.turning import (
     turn_of,
 )
 from zae_limiter.items.stored import bucket as bucket_item
-from zae_limiter.items.stored.attributes import Item
+from zae_limiter.items.stored import keys
 from zae_limiter.items.stored.bucket import EntityLink, ShardId, StoredBucket
 from zae_limiter.items.stored.bucket_updates import (
     NewBucket,
     WriteTrailer,
+    balance_update,
     bucket_update,
     first_write,
-    require_bucket,
-    require_last,
+    only_after,
     require_rate,
     structural_write,
 )
-from zae_limiter.items.stored.charge_template import TemplatedCharge
-from zae_limiter.items.stored.update_expression import UpdateExpression
+from zae_limiter.items.stored.update import ItemUpdate
 from zae_limiter.items.stored.usage.clauses import HourCounts, HourForm
 from zae_limiter.items.stored.usage.hours import (
     TURN_MARK,
@@ -64,15 +62,6 @@ NOTHING = Wanted()
 STRUCTURAL = "+"  # keeps the id of a structural write apart from that of the charge that follows
 MAX_DROPS = 16  # limits that one write drops: each takes eight operators of its condition
 DEFAULT_USAGE_MS = DEFAULT_USAGE_DAYS * 86_400_000
-
-
-class Request(Protocol):
-    """An UpdateItem request."""
-
-    @property
-    def key(self) -> Item: ...
-
-    def text(self, table: str) -> str: ...
 
 
 @dataclass(slots=True)
@@ -95,7 +84,7 @@ class PlannedWrite:
     that a limit may be below zero after the write, which the TTL has to outlast.
     """
 
-    request: Request
+    request: ItemUpdate
     write_id: str
     positions: Sequence[int] = ()
     moves: Sequence[Move] = ()
@@ -103,7 +92,7 @@ class PlannedWrite:
     tally: Tally = NO_TALLY
     may_leave_debt: bool = True
     previous_write_id: str | None = None
-    guarded_retry: Callable[[], UpdateExpression] | None = None
+    guarded_retry: Callable[[], ItemUpdate] | None = None
     store_first: HourState | None = None
     begins_hour: BegunHour | None = None
     moments: Mapping[int, Moments] | None = None
@@ -245,21 +234,25 @@ def balance_write(
     slot_writes = () if slots is None else slots.writes()
     ends_pause = image.paused_until_ms is not None and not is_paused(image, now_ms)
     hold_writes = () if quotas is None else quotas.writes()
-    request = TemplatedCharge(
-        context.shard_id,
+    request = balance_update(
+        keys.bucket(*context.shard_id),
         moves,
         trailer,
         bucket,
-        version,
-        counts,
-        slot_writes,
-        ends_pause,
-        hold_writes,
+        version=version,
+        counts=counts,
+        slot_writes=slot_writes,
+        ends_pause=ends_pause,
+        hold_writes=hold_writes,
     )
+
+    def guarded() -> ItemUpdate:
+        return only_after(request, bucket.write_id)
+
     net_milli = {each.key: each.consumed_milli for each in moves}
     needs_latest = quotas is not None and quotas.needs_latest
     write = PlannedWrite(
-        request.guarded() if needs_latest else request,
+        guarded() if needs_latest else request,
         write_id,
         carried.positions,
         moves,
@@ -270,7 +263,7 @@ def balance_write(
     if turn is not None:
         write.store_first, write.begins_hour = turn.store_first, turn.begins_hour
     write.gives = gives or not takes
-    write.previous_write_id, write.guarded_retry = bucket.write_id, request.guarded
+    write.previous_write_id, write.guarded_retry = bucket.write_id, guarded
     if slots is not None:
         write.moments = slots.moments
     write.quotas = quotas
@@ -331,22 +324,18 @@ def credit(
     keeps_ids = bucket_item.keeps_earlier_ids(limits)
     trailer = WriteTrailer(context.write_id, carried.admitted, keeps_ids=keeps_ids)
 
-    def request() -> UpdateExpression:
-        update = bucket_update(bucket_item.key(*context.shard_id), moves, trailer)
-        for each in moves:
-            require_rate(update, each.key)
-        if not moves:
-            require_bucket(update)
-        return update
+    request = bucket_update(keys.bucket(*context.shard_id), moves, trailer)
+    for each in moves:
+        require_rate(request, each.key)
+    if not moves:
+        request.any_item()
 
-    def guarded() -> UpdateExpression:
+    def guarded() -> ItemUpdate:
         assert previous_write_id is not None, "the bucket was seen"
-        update = request()
-        require_last(update, previous_write_id)
-        return update
+        return only_after(request, previous_write_id)
 
     return PlannedWrite(
-        request=request(),
+        request=request,
         write_id=context.write_id,
         positions=carried.positions,
         net_milli={key: each.net_milli for key, each in carried.wanted.items()},
@@ -385,7 +374,7 @@ def first(
         rejections=encode_rejections(tally, bucket_item.limit_indexes(rates)),
     )
     new_bucket = NewBucket(
-        key=bucket_item.key(*shard_id),
+        key=keys.bucket(*shard_id),
         index_keys=bucket_item.index_keys(*shard_id),
         link=link,
         rates=rates,
@@ -396,7 +385,7 @@ def first(
         hold_writes=() if quotas is None else quotas.writes(),
     )
 
-    def only_if_absent() -> UpdateExpression:
+    def only_if_absent() -> ItemUpdate:
         # Another origin: the first write may have created an item that was removed since.
         again = counts._replace(origin=new_origin())
         return first_write(new_bucket._replace(counts=again), moves, trailer, only_if_absent=True)
@@ -455,7 +444,7 @@ def rebase(
         keeps_ids=bucket_item.keeps_earlier_ids(target.limits),
     )
     update = structural_write(
-        bucket_item.key(*context.shard_id),
+        keys.bucket(*context.shard_id),
         bucket,
         target,
         rates=_whole_rates(bucket, target, in_force, other_rates),

@@ -23,8 +23,8 @@ from zae_limiter.admission.usage import NO_AMOUNTS, HourUsage
 from zae_limiter.items.buckets.cache import FreshBucket
 from zae_limiter.items.buckets.turning import BegunHour, hour_counts, is_over, turn_of
 from zae_limiter.items.stored import bucket as stored
+from zae_limiter.items.stored import guarded_writes as guarded
 from zae_limiter.items.stored import keys, removal
-from zae_limiter.items.stored import transact_items as actions
 from zae_limiter.items.stored.attributes import Item, n, s, text
 from zae_limiter.items.stored.bucket_updates import (
     WriteTrailer,
@@ -36,8 +36,7 @@ from zae_limiter.items.stored.bucket_updates import (
     write_slots,
 )
 from zae_limiter.items.stored.keys import Key
-from zae_limiter.items.stored.transact_items import Action
-from zae_limiter.items.stored.update_expression import UpdateExpression
+from zae_limiter.items.stored.update import ItemCheck, ItemDelete, ItemWrite
 from zae_limiter.items.stored.usage import clauses
 from zae_limiter.items.stored.usage.hours import (
     ADMITTED,
@@ -51,7 +50,7 @@ from zae_limiter.items.stored.usage.hours import (
 _COPIED = (stored.DIGEST, stored.NOT_BEFORE, stored.VERSION, stored.CASCADE, stored.PARENT)
 
 
-def split(item: Item, now_ms: int, write_id: str) -> list[Action]:
+def split(item: Item, now_ms: int, write_id: str) -> list[ItemWrite]:
     """Split the shard of an item, as it was read, in two; shards have no TTL.
 
     The new shard counts from 0, in an hour and under an origin of its own.
@@ -59,16 +58,16 @@ def split(item: Item, now_ms: int, write_id: str) -> list[Action]:
     bucket = stored.decode(item)
     kept, new = bucket.shard.halves()
     halves = split_merge.split(bucket.image, now_ms)
-    update = bucket_update(_key(item), halves.kept, WriteTrailer.to(bucket, write_id))
+    update = bucket_update(Key.of(item), halves.kept, WriteTrailer.to(bucket, write_id))
     require_same(update, bucket)
     require_generation(update, bucket)
-    update.set_number(stored.SHARDS, kept.n)
+    update.set(stored.SHARDS, kept.n)
     update.remove(stored.TTL)
     sibling = _sibling(item, new, halves.given, bucket.generation + 1)
     sibling[stored.WRITE_ID] = s(TURN_MARK + write_id)
     sibling[ORIGIN] = s(new_origin())
     sibling[HOUR] = n(now_ms // HOUR_MS)
-    return [actions.update(update), actions.put_new(sibling)]
+    return [update, guarded.put_new(sibling)]
 
 
 def merge(
@@ -79,7 +78,7 @@ def merge(
     expires_ms: int | None = None,
     *,
     usage_days: int = 0,
-) -> list[Action]:
+) -> list[ItemWrite]:
     """Merge a shard into its sibling, both as they were read; the last merge sets ``expires_ms``.
 
     Both must have the same limits, which ``can_merge`` tells. The counts of the sibling by the hour
@@ -90,20 +89,20 @@ def merge(
     whole = kept.shard.parent
     forgotten = whole.n == stored.UNSHARDED and expires_ms is not None
     trailer = WriteTrailer.to(kept, write_id, expires_ms=expires_ms, keeps=not forgotten)
-    update = bucket_update(_key(survivor), moves, trailer)
+    update = bucket_update(Key.of(survivor), moves, trailer)
     require_same(update, kept)
-    update.require_equal(stored.GENERATION, n(kept.generation))
-    update.set_number(stored.SHARDS, whole.n)
+    update.equal(stored.GENERATION, kept.generation)
+    update.set(stored.SHARDS, whole.n)
     latest = max(kept.generation, gone.generation)
-    update.set_number(stored.GENERATION, latest + 1)
+    update.set(stored.GENERATION, latest + 1)
     for name, state in gone.image.limits.items():
         consumed = state.consumed_milli + stored.merged_milli(sibling, name)
         if consumed:  # c_ stays as it is: its changes are usage
             update.add(stored.MERGED + name, consumed)
     if gone.image.config_version > kept.image.config_version:
-        update.set_number(stored.VERSION, gone.image.config_version)
+        update.set(stored.VERSION, gone.image.config_version)
     stored_hours = removal.stored_hours([sibling], usage_days)
-    return [actions.update(update), _removed(sibling, gone), *stored_hours]
+    return [update, _removed(sibling, gone), *stored_hours]
 
 
 def can_merge(survivor: stored.StoredBucket, sibling: stored.StoredBucket) -> bool:
@@ -137,7 +136,7 @@ class ShardMoves(NamedTuple):
     ``through_milli`` is the usage of its quotas that children count as well.
     """
 
-    key: Item
+    key: Key
     bucket: stored.StoredBucket
     moves: list[Move]
     slot_writes: Sequence[SlotWrite] = ()
@@ -152,7 +151,7 @@ class Gathering(NamedTuple):
     hours that it begins, both by the number of their shard.
     """
 
-    actions: list[Action]
+    actions: list[ItemWrite]
     store_first: dict[int, HourState]
     begins_hours: dict[int, BegunHour]
 
@@ -204,7 +203,7 @@ def gather(
         if part.hold_writes:
             write_holds(update, part.hold_writes, bucket.hours.indexes)
             require_life(update, bucket)
-        gathering.actions.append(actions.update(update))
+        gathering.actions.append(update)
     return gathering
 
 
@@ -219,25 +218,24 @@ def _taken_through(moves: Iterable[Move], left_milli: dict[str, int]) -> dict[st
     return taken
 
 
-def remove_orphan(parent: Item, orphan: Item, usage_days: int = 0) -> list[Action]:
+def remove_orphan(parent: Item, orphan: Item, usage_days: int = 0) -> list[ItemWrite]:
     """Remove the orphan of a deleted bucket, as long as the parent says that it has no sibling.
 
     An entity can be deleted while its bucket is being split. The orphan that this leaves behind
     would prevent the next split. Its counts by the hour are stored.
     """
-    guard = UpdateExpression(_key(parent))
-    guard.require_equal(stored.SHARDS, parent[stored.SHARDS])
-    guard.require_equal(stored.GENERATION, parent[stored.GENERATION])
-    removed = actions.delete_alike(orphan, removal.guards(orphan))
-    stored_hours = removal.stored_hours([orphan], usage_days)
-    return [{"ConditionCheck": _condition(guard)}, removed, *stored_hours]
+    guard = ItemCheck(Key.of(parent))
+    guard.equal(stored.SHARDS, parent[stored.SHARDS])
+    guard.equal(stored.GENERATION, parent[stored.GENERATION])
+    removed = guarded.delete_alike(orphan, removal.guards(orphan))
+    return [guard, removed, *removal.stored_hours([orphan], usage_days)]
 
 
 def _sibling(item: Item, shard: Shard, limits: Mapping[str, LimitState], generation: int) -> Item:
     """Return the item of a new shard; its counters start at 0."""
     namespace_id, entity_id, resource, _ = _place(item)
     bucket_id = (namespace_id, entity_id, resource, shard.number)
-    sibling = {**stored.key(*bucket_id), **stored.index_keys(*bucket_id)}
+    sibling = {**keys.bucket(*bucket_id).attributes, **stored.index_keys(*bucket_id)}
     sibling.update({name: item[name] for name in _COPIED if name in item})
     for name, state in limits.items():
         sibling[stored.BALANCE + name] = n(state.balance_milli)
@@ -250,26 +248,18 @@ def _sibling(item: Item, shard: Shard, limits: Mapping[str, LimitState], generat
     return sibling
 
 
-def _removed(item: Item, gone: stored.StoredBucket) -> Action:
+def _removed(item: Item, gone: stored.StoredBucket) -> ItemDelete:
     """Delete a shard as it was read: its tokens are added to its sibling."""
-    update = UpdateExpression(_key(item))
-    require_same(update, gone)
+    removed = ItemDelete(Key.of(item))
+    require_same(removed, gone)
     for name in (stored.GENERATION, stored.WRITES, ORIGIN):
         if name in item:
-            update.require_equal(name, item[name])
+            removed.equal(name, item[name])
     for name in gone.image.limits:
         for prefix in (stored.BALANCE, stored.CONSUMED):
-            update.require_equal(prefix + name, item[prefix + name])
-    return {"Delete": _condition(update)}
-
-
-def _condition(update: UpdateExpression) -> dict[str, object]:
-    return {name: value for name, value in update.action().items() if name != "UpdateExpression"}
+            removed.equal(prefix + name, item[prefix + name])
+    return removed
 
 
 def _place(item: Item) -> schema.BucketKey:
     return schema.parse_bucket_pk(text(item["PK"]))
-
-
-def _key(item: Item) -> Item:
-    return Key.of(item).attributes

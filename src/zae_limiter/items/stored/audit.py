@@ -13,16 +13,16 @@ from zae_limiter.items.stored.attributes import (
     s,
     text,
 )
-from zae_limiter.items.stored.transact_items import Action
+from zae_limiter.items.stored.update import ItemPut
 from zae_limiter.models.audit import AuditEvent
 from zae_limiter.models.timestamps import ms_from_iso
 
 DAY_S = 86_400
 
 
-def log(namespace_id: str, event: AuditEvent, retention_days: int) -> Action:
-    """Return the action of a transaction that writes its audit event."""
-    return {"Put": {"Item": encode(namespace_id, event, retention_days)}}
+def log(namespace_id: str, event: AuditEvent, retention_days: int) -> ItemPut:
+    """Return the write of an event, to be made together with the change that it reports."""
+    return ItemPut(encode(namespace_id, event, retention_days))
 
 
 def encode(namespace_id: str, event: AuditEvent, retention_days: int) -> Item:

@@ -16,10 +16,10 @@ from zae_limiter.items.stored import (
     registries,
     system,
 )
-from zae_limiter.items.stored import transact_items as actions
+from zae_limiter.items.stored import guarded_writes as guarded
 from zae_limiter.items.stored.attributes import Item
 from zae_limiter.items.stored.keys import Key
-from zae_limiter.items.stored.transact_items import Action
+from zae_limiter.items.stored.update import ItemWrite
 from zae_limiter.models.audit import AuditedChange, AuditEvent
 from zae_limiter.models.config import LevelChange, LevelConfig
 from zae_limiter.models.entity import Entity
@@ -28,7 +28,7 @@ from zae_limiter.models.entity import Entity
 class BatchActions(NamedTuple):
     """The actions of a batch, the number of changes, and the entities that they change."""
 
-    actions: list[Action]
+    actions: list[ItemWrite]
     changed: int
     places: dict[str, Entity | None]
 
@@ -81,14 +81,14 @@ class BatchPlan:
         planned += [audit.log(self._namespace_id, event, self._audit_days) for event in events]
         if planned and self._batch.guard is not None:
             guard_key = keys.record(self._namespace_id, self._batch.guard.key)
-            planned.append(actions.check_revision(guard_key, self._batch.guard.revision))
+            planned.append(guarded.check_revision(guard_key, self._batch.guard.revision))
         return BatchActions(planned, count, places)
 
     def _level_actions(
         self, items: Mapping[Key, Item], events: list[AuditEvent]
-    ) -> tuple[list[Action], int]:
+    ) -> tuple[list[ItemWrite], int]:
         """Return the actions on levels and the number of changes; append their events."""
-        planned: list[Action] = []
+        planned: list[ItemWrite] = []
         deltas: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
         count, version = 0, config_writes.version_bump(self._namespace_id)
         for change, audited in self._batch.levels:
@@ -107,12 +107,12 @@ class BatchPlan:
             had_limits = item is not None and configs.is_configured(item)
             deltas[bool(level.entity_id)][level.resource] += (after is not None) - had_limits
         if count:
-            planned.append(actions.update(version))
+            planned.append(version)
         for registry, delta in zip(self._registries, deltas, strict=True):
             before = items.get(registry)
             recount = registries.recount_resources(self._namespace_id, registry, before, delta)
             if recount is not None:
-                planned.append(actions.update(recount))
+                planned.append(recount)
         return planned, count
 
     def _level(
@@ -121,15 +121,17 @@ class BatchPlan:
         before: Item | None,
         after: LevelConfig | None,
         audited: AuditedChange,
-    ) -> Action:
+    ) -> ItemWrite:
         if after is not None:
             item = config_writes.encode(self._namespace_id, change.level, after, audited.event_id)
-            return actions.put(item, before)
+            return guarded.put(item, before)
         assert before is not None, "only a stored item is deleted"
-        return actions.delete(before)
+        return guarded.delete(before)
 
-    def _place(self, after: Entity | None, before: Item | None, audited: AuditedChange) -> Action:
+    def _place(
+        self, after: Entity | None, before: Item | None, audited: AuditedChange
+    ) -> ItemWrite:
         if after is not None:
-            return actions.put(entities.encode(self._namespace_id, after, audited.event_id), before)
+            return guarded.put(entities.encode(self._namespace_id, after, audited.event_id), before)
         assert before is not None, "only a stored item is deleted"
-        return actions.delete(before)
+        return guarded.delete(before)

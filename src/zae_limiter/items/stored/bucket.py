@@ -60,7 +60,7 @@ from zae_limiter.admission.shards.tree import WHOLE, Shard, of_shard
 from zae_limiter.admission.usage import HourUsage, open_hour, without_holds
 from zae_limiter.admission.windows import HoldName, QuotaState, Terms
 from zae_limiter.exceptions import IncompatibleSchemaError
-from zae_limiter.items.stored.attributes import Item, flag, n, s
+from zae_limiter.items.stored.attributes import Item, flag, s
 from zae_limiter.items.stored.keys import BucketId as BucketId  # noqa: PLC0414 - exported
 from zae_limiter.items.stored.keys import ShardId as ShardId  # noqa: PLC0414 - exported
 from zae_limiter.items.stored.usage import hours as item_hours
@@ -500,10 +500,6 @@ def _digest(limits: tuple[tuple[str, Rate, int, int], ...]) -> str:
 def ttl_seconds(expires_ms: int) -> int:
     """Round up: the item must not expire a moment too early."""
     return -(-expires_ms // 1000)
-
-
-def ttl_value(expires_ms: int) -> dict[str, str]:
-    return n(ttl_seconds(expires_ms))
 
 
 _DELIMITER = "."

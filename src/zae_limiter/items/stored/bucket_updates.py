@@ -19,8 +19,21 @@ from zae_limiter.admission.rebase import namesake
 from zae_limiter.admission.slots import SlotWrite
 from zae_limiter.admission.thresholds import EXHAUSTED, Mark
 from zae_limiter.items.stored import bucket as stored
-from zae_limiter.items.stored.attributes import Item, n, s
-from zae_limiter.items.stored.update_expression import UpdateExpression
+from zae_limiter.items.stored.attributes import Item
+from zae_limiter.items.stored.keys import Key
+from zae_limiter.items.stored.update import (
+    ABSENT,
+    AT_LEAST,
+    DIFFERS,
+    EQUAL,
+    LESS_THAN,
+    MORE_THAN,
+    NO_ITEM,
+    SET,
+    Clause,
+    ItemUpdate,
+    ItemWrite,
+)
 from zae_limiter.items.stored.usage import clauses
 from zae_limiter.items.stored.usage.clauses import HourCounts
 from zae_limiter.items.stored.usage.hours import (
@@ -64,13 +77,51 @@ class WriteTrailer:
         return cls(write_id, admitted, expires_ms, keeps, keeps_ids)
 
 
-def bucket_update(key: Item, moves: Sequence[Move], trailer: WriteTrailer) -> UpdateExpression:
-    """Render the part that all writes share: balances with their bounds, counters, write id."""
-    update = UpdateExpression(key)
+def balance_update(
+    key: Key,
+    moves: Sequence[Move],
+    trailer: WriteTrailer,
+    bucket: stored.StoredBucket,
+    *,
+    version: int = 0,
+    counts: HourCounts | None = None,
+    slot_writes: Sequence[SlotWrite] = (),
+    ends_pause: bool = False,
+    hold_writes: Sequence[HoldWrite] = (),
+) -> ItemUpdate:
+    """Make moves under the condition that the bucket still has the shards and limits of ``bucket``.
+
+    ``version`` becomes the bucket's configuration version; 0 leaves the version alone. ``counts``
+    is None for a write that counts nothing by the hour except its moves and its trailer.
+    ``ends_pause`` removes a pause which is over.
+    """
+    update = bucket_update(key, moves, trailer)
+    # The attributes of held slots and amounts change with time, and there is one end of a pause.
+    update.is_usual = not (slot_writes or hold_writes or ends_pause)
+    require_same(update, bucket)
+    if version:
+        update.set(stored.VERSION, version)
+    if ends_pause:
+        bucket = end_pause(update, bucket)
+    if counts is not None:
+        clauses.count(update, bucket, counts)
+    if slot_writes:
+        write_slots(update, slot_writes, bucket.hours.indexes)
+        if any(write.removed for write in slot_writes):
+            require_life(update, bucket)
+    if hold_writes:
+        write_holds(update, hold_writes, bucket.hours.indexes)
+        if any(write.removed for write in hold_writes):
+            require_life(update, bucket)
+    return update
+
+
+def bucket_update(key: Key, moves: Sequence[Move], trailer: WriteTrailer) -> ItemUpdate:
+    """Return the part that all writes share: balances with their bounds, counters, write id."""
+    update = ItemUpdate(key)
     for each in moves:
         _move(update, each)
-    for condition in _leave_id(update, trailer):
-        update.require(condition)
+    update.clauses += _leave_id(update, trailer)
     update.add(stored.WRITES, 1)
     if trailer.admitted:
         update.add(ADMITTED, trailer.admitted)
@@ -79,147 +130,140 @@ def bucket_update(key: Item, moves: Sequence[Move], trailer: WriteTrailer) -> Up
     return update
 
 
-def _leave_id(update: UpdateExpression, trailer: WriteTrailer) -> list[str]:
+def _leave_id(update: ItemUpdate, trailer: WriteTrailer) -> list[Clause]:
     """Leave the id of the write on the item; return the conditions that it was not there before.
 
     The ids of earlier writes move on by one, so that a write which is delivered again is refused
     although others came between. A new item has the same id everywhere.
     """
-    newer, write_id = update.name(stored.WRITE_ID), update.value(s(trailer.write_id))
-    update.set_to(stored.WRITE_ID, write_id)
-    conditions = [f"{newer} <> {write_id}"]
+    newer, place = stored.WRITE_ID, update.give(trailer.write_id)
+    update.clauses.append((SET, newer, place))
+    conditions: list[Clause] = [(DIFFERS, newer, place)]
     for attribute in stored.EARLIER_WRITE_IDS if trailer.keeps_ids else ():
-        update.set_to(attribute, f"if_not_exists({newer}, {write_id})")
-        newer = update.name(attribute)
-        conditions.append(f"{newer} <> {write_id}")
+        update.copy(attribute, newer, place)
+        newer = attribute
+        conditions.append((DIFFERS, newer, place))
     return conditions
 
 
-def require_same(update: UpdateExpression, bucket: stored.StoredBucket) -> None:
+def require_same(write: ItemWrite, bucket: stored.StoredBucket) -> None:
     """Require the shard and the limits of ``bucket``: a balance is relative to its rate."""
-    update.require_equal(stored.SHARDS, n(bucket.shard.n))
-    update.require_equal(stored.DIGEST, s(bucket.digest))
+    write.equal(stored.SHARDS, bucket.shard.n)
+    write.equal(stored.DIGEST, bucket.digest)
 
 
-def set_pause(
-    update: UpdateExpression, bucket: stored.StoredBucket, paused_until_ms: int | None
-) -> None:
+def set_pause(update: ItemUpdate, bucket: stored.StoredBucket, paused_until_ms: int | None) -> None:
     """Pause a bucket, or end its pause (None); clients that do not know of it notice the digest."""
-    update.set(stored.DIGEST, s(stored.paused_digest(bucket.digest, paused_until_ms)))
+    update.set(stored.DIGEST, stored.paused_digest(bucket.digest, paused_until_ms))
     _set_not_before(update, paused_until_ms)
 
 
-def end_pause(update: UpdateExpression, bucket: stored.StoredBucket) -> stored.StoredBucket:
+def end_pause(update: ItemUpdate, bucket: stored.StoredBucket) -> stored.StoredBucket:
     """Remove a pause that is over, along with another write; return the bucket without it."""
     set_pause(update, bucket, None)
     return replace(bucket, image=bucket.image._replace(paused_until_ms=None))
 
 
-def _set_not_before(update: UpdateExpression, paused_until_ms: int | None) -> None:
+def _set_not_before(update: ItemUpdate, paused_until_ms: int | None) -> None:
     if paused_until_ms is None:
         update.remove(stored.NOT_BEFORE)
     else:
-        update.set_number(stored.NOT_BEFORE, paused_until_ms)
+        update.set(stored.NOT_BEFORE, paused_until_ms)
 
 
-def require_generation(update: UpdateExpression, bucket: stored.StoredBucket) -> None:
+def require_generation(update: ItemUpdate, bucket: stored.StoredBucket) -> None:
     """Require and count up the generation, in writes that change more than balances."""
-    update.require_equal(stored.GENERATION, n(bucket.generation))
+    update.equal(stored.GENERATION, bucket.generation)
     update.add(stored.GENERATION, 1)
 
 
-def require_last(update: UpdateExpression, write_id: str) -> None:
-    """Require that no write came after the one with this id."""
-    update.require_equal(stored.WRITE_ID, s(write_id))
+def only_after(update: ItemUpdate, write_id: str) -> ItemUpdate:
+    """Return an update under the condition that no write came after the one with this id."""
+    return update.but(EQUAL, stored.WRITE_ID, write_id)
 
 
-def require_rate(update: UpdateExpression, key: str) -> None:
+def require_rate(update: ItemUpdate, key: str) -> None:
     """Require that the item has a limit, and that it has become neither slots nor a quota.
 
     The parameters of a rate begin with a digit, and those of the others with a letter.
     """
-    update.require(f"{update.name(stored.PARAMETERS + key)} < {update.value(s(CONCURRENT))}")
+    update.less_than(stored.PARAMETERS + key, CONCURRENT)
 
 
-def require_bucket(update: UpdateExpression) -> None:
-    update.require("attribute_exists(PK)")
-
-
-def _move(update: UpdateExpression, move: Move) -> None:
+def _move(update: ItemUpdate, move: Move) -> None:
     balance = stored.BALANCE + move.key
     if move.low is not None:  # enough tokens
-        update.require(f"{update.name(balance)} >= {update.number(move.low)}")
+        update.at_least(balance, move.low)
     if move.high is not None:  # not overflowing
-        update.require(f"{update.name(balance)} <= {update.number(move.high)}")
+        update.at_most(balance, move.high)
     if move.put is not None:
-        update.set_number(balance, move.put)
+        update.set(balance, move.put)
     elif move.add:
         update.add(balance, move.add)
     if move.consumed_milli:
         update.add(stored.CONSUMED + move.key, move.consumed_milli)
 
 
-def require_life(update: UpdateExpression, bucket: stored.StoredBucket) -> None:
+def require_life(update: ItemUpdate, bucket: stored.StoredBucket) -> None:
     """Require that the item was not deleted and created again since ``bucket`` was seen."""
-    update.require_equal(ORIGIN, s(bucket.hours.origin))
+    update.equal(ORIGIN, bucket.hours.origin)
 
 
 def write_slots(
-    update: UpdateExpression, writes: Sequence[SlotWrite], indexes: Mapping[str, int]
+    update: ItemUpdate, writes: Sequence[SlotWrite], indexes: Mapping[str, int]
 ) -> None:
     """Change the slots that are held, if they are as the write assumes."""
     for write in writes:
         index = indexes[write.key]
         for moment, seen in write.expired.items():
             name = stored.held_name(index, moment)
-            update.require_equal(name, n(seen))
+            update.equal(name, seen)
             update.remove(name)
         for moment in sorted(write.removed.keys() | write.added.keys()):
             name, removed = stored.held_name(index, moment), write.removed.get(moment, 0)
             if removed:
-                update.require(f"{update.name(name)} >= {update.number(removed)}")
+                update.at_least(name, removed)
             change = write.added.get(moment, 0) - removed
             if change:
                 update.add(name, change)
 
 
 def write_holds(
-    update: UpdateExpression, writes: Sequence[HoldWrite], indexes: Mapping[str, int]
+    update: ItemUpdate, writes: Sequence[HoldWrite], indexes: Mapping[str, int]
 ) -> None:
     """Change the amounts that calls hold of quotas, if they are as the write assumes."""
     for write in writes:
         index = indexes[write.key]
         for hold, seen in write.swept.items():
             name = stored.hold_name(index, hold)
-            update.require_equal(name, n(seen))
+            update.equal(name, seen)
             if hold in write.put:  # DynamoDB does not remove and add one attribute in one write
-                update.set_number(name, write.put[hold])
+                update.set(name, write.put[hold])
             else:
                 update.remove(name)
         for hold in sorted(write.removed.keys() | write.added.keys()):
             name, removed = stored.hold_name(index, hold), write.removed.get(hold, 0)
             if removed:
-                update.require(f"{update.name(name)} >= {update.number(removed)}")
+                update.at_least(name, removed)
             change = write.added.get(hold, 0) - removed
             if change:
                 update.add(name, change)
         if write.untopped is not None:
-            topped = update.name(f"{stored.TOPPED}{index}")
-            earlier = f"{topped} > {update.number(write.untopped)}"
-            update.require(f"(attribute_not_exists({topped}) OR {earlier})")
+            topped = f"{stored.TOPPED}{index}"
+            update.any_of([(ABSENT, topped)], [update.term(MORE_THAN, topped, write.untopped)])
         if write.topped is not None:
-            update.set_number(f"{stored.TOPPED}{index}", write.topped)
+            update.set(f"{stored.TOPPED}{index}", write.topped)
         elif write.forgets:
             update.remove(f"{stored.TOPPED}{index}")
         if write.marked is not None:
-            update.set_number(f"{stored.MARKED}{index}", write.marked)
+            update.set(f"{stored.MARKED}{index}", write.marked)
         elif write.forgets or write.remarks:
             update.remove(f"{stored.MARKED}{index}")
         if write.forgets or write.remarks:
             update.remove(f"{stored.EXHAUSTED}{index}")
 
 
-def mark_write(key: Item, bucket: stored.StoredBucket, mark: Mark) -> UpdateExpression:
+def mark_write(key: Key, bucket: stored.StoredBucket, mark: Mark) -> ItemUpdate:
     """Render the mark of a threshold or of an exhausted quota.
 
     The level is still as low as the mark assumes, and nobody has made it before.
@@ -227,30 +271,28 @@ def mark_write(key: Item, bucket: stored.StoredBucket, mark: Mark) -> UpdateExpr
     Like a later TTL, it leaves the id and the count of writes as they are: a client that looks for
     its own lost write finds it.
     """
-    update = UpdateExpression(key)
-    balance = update.name(stored.BALANCE + mark.key)
+    update, balance = ItemUpdate(key), stored.BALANCE + mark.key
     letter = stored.EXHAUSTED if mark.position == EXHAUSTED else stored.MARKED
     name = f"{letter}{bucket.hours.indexes[mark.key]}"
-    update.require_equal(stored.DIGEST, s(bucket.digest))  # the same amount and thresholds
-    update.require(f"{balance} >= {update.number(mark.low)}")
-    update.require(f"{balance} <= {update.number(mark.high)}")
-    marked, value = update.name(name), update.number(mark.value)
-    update.require(f"(attribute_not_exists({marked}) OR {marked} < {value})")
-    update.set_number(name, mark.value)
+    update.equal(stored.DIGEST, bucket.digest)  # the same amount and thresholds
+    update.at_least(balance, mark.low)
+    update.at_most(balance, mark.high)
+    update.any_of([(ABSENT, name)], [update.term(LESS_THAN, name, mark.value)])
+    update.set(name, mark.value)
     return update
 
 
-def _expiry(update: UpdateExpression, expires_ms: int | None) -> None:
+def _expiry(update: ItemUpdate, expires_ms: int | None) -> None:
     if expires_ms is None:
         update.remove(stored.TTL)
     else:
-        update.set(stored.TTL, stored.ttl_value(expires_ms))
+        update.set(stored.TTL, stored.ttl_seconds(expires_ms))
 
 
 class NewBucket(NamedTuple):
     """The constant attributes of a bucket that does not exist yet, and its first counts."""
 
-    key: Item
+    key: Key
     index_keys: Item
     link: stored.EntityLink
     rates: Mapping[str, Rate]
@@ -268,35 +310,33 @@ def first_write(
     trailer: WriteTrailer,
     *,
     only_if_absent: bool = False,
-) -> UpdateExpression:
+) -> ItemUpdate:
     """Create a bucket, or take from one that is full: an absent bucket is a full one.
 
     ``moves`` are those of ``first_move``, one for each limit in force.
     """
-    update, counts = UpdateExpression(new_bucket.key), new_bucket.counts
+    update, counts = ItemUpdate(new_bucket.key), new_bucket.counts
     indexes = stored.limit_indexes(new_bucket.rates)
     digest = stored.digest_of(new_bucket.rates, indexes, new_bucket.paused_until_ms)
-    absent = "attribute_not_exists(PK)"
     is_no_repetition = _leave_id(update, trailer)
     if only_if_absent:
-        update.require(absent)
+        update.no_item()
     else:
         is_full = [*_is_full(update, moves, digest, counts.added.hour), *is_no_repetition]
-        update.require(f"({absent} OR ({' AND '.join(is_full)}))")
+        update.any_of([(NO_ITEM,)], is_full)
     for each in moves:
         assert each.put is not None
-        update.set_number(stored.BALANCE + each.key, each.put)
+        update.set(stored.BALANCE + each.key, each.put)
         update.add(stored.CONSUMED + each.key, each.consumed_milli)
         packed = stored.pack(new_bucket.rates[each.key], indexes[each.key])
-        update.set_if_missing(stored.PARAMETERS + each.key, s(packed))
-    for name, value in {**new_bucket.index_keys, **stored.link_attributes(new_bucket.link)}.items():
-        update.set(name, value)
-    update.set_number(stored.SHARDS, stored.UNSHARDED)
-    update.set(stored.DIGEST, s(digest))
-    update.set_if_missing(stored.VERSION, n(new_bucket.version))
-    update.set_if_missing(stored.GENERATION, n(new_bucket.generation))
-    update.set_if_missing(ORIGIN, s(counts.origin))
-    update.set_if_missing(HOUR, n(counts.added.hour))
+        update.set_if_absent(stored.PARAMETERS + each.key, packed)
+    update.set_all({**new_bucket.index_keys, **stored.link_attributes(new_bucket.link)})
+    update.set(stored.SHARDS, stored.UNSHARDED)
+    update.set(stored.DIGEST, digest)
+    update.set_if_absent(stored.VERSION, new_bucket.version)
+    update.set_if_absent(stored.GENERATION, new_bucket.generation)
+    update.set_if_absent(ORIGIN, counts.origin)
+    update.set_if_absent(HOUR, counts.added.hour)
     update.add(stored.WRITES, 1)
     clauses.count_in_hour(update, counts, indexes)
     write_slots(update, new_bucket.slot_writes, indexes)
@@ -307,24 +347,24 @@ def first_write(
     return update
 
 
-def _is_full(update: UpdateExpression, moves: Sequence[Move], digest: str, hour: int) -> list[str]:
+def _is_full(update: ItemUpdate, moves: Sequence[Move], digest: str, hour: int) -> list[Clause]:
     """Return the conditions that every limit is full and the item's hour not over.
 
     The digest contains the indexes of the limits, so the item has those that this write uses.
     """
     parts = [
-        f"{update.name(HOUR)} >= {update.number(hour)}",
-        f"{update.name(stored.SHARDS)} = {update.number(stored.UNSHARDED)}",
-        f"{update.name(stored.DIGEST)} = {update.value(s(digest))}",
+        update.term(AT_LEAST, HOUR, hour),
+        update.term(EQUAL, stored.SHARDS, stored.UNSHARDED),
+        update.term(EQUAL, stored.DIGEST, digest),
     ]
     for each in moves:
         assert each.low is not None
-        parts.append(f"{update.name(stored.BALANCE + each.key)} >= {update.number(each.low)}")
+        parts.append(update.term(AT_LEAST, stored.BALANCE + each.key, each.low))
     return parts
 
 
 def structural_write(
-    key: Item,
+    key: Key,
     bucket: stored.StoredBucket,
     target: BucketImage,
     *,
@@ -332,7 +372,7 @@ def structural_write(
     trailer: WriteTrailer,
     now_ms: int,
     counts: HourCounts | None = None,
-) -> UpdateExpression:
+) -> ItemUpdate:
     """Bring the limits of a bucket to those of ``target``: re-based, added or dropped.
 
     Levels are kept as they are at the write, not as they were when ``bucket`` was read. A pause
@@ -347,13 +387,13 @@ def structural_write(
     for name, state in target.limits.items():
         old = before.get(name)
         if old is None:
-            update.set_number(stored.BALANCE + name, state.balance_milli)
-            update.set_number(stored.CONSUMED + name, state.consumed_milli)
+            update.set(stored.BALANCE + name, state.balance_milli)
+            update.set(stored.CONSUMED + name, state.consumed_milli)
         elif state.consumed_milli != old.consumed_milli:
             update.add(stored.CONSUMED + name, state.consumed_milli - old.consumed_milli)
         if old is None or old.rate != state.rate:
             packed = stored.pack(rates[name], indexes[name], state.number)
-            update.set(stored.PARAMETERS + name, s(packed))
+            update.set(stored.PARAMETERS + name, packed)
     dropped = before.keys() - target.limits.keys()
     for name in sorted(dropped):
         _drop(update, name, before[name], now_ms)
@@ -366,10 +406,10 @@ def structural_write(
     _forget_quotas(update, bucket, target, indexes)
     paused_until_ms = target.paused_until_ms
     numbers = {name: state.number for name, state in target.limits.items()}
-    update.set(stored.DIGEST, s(stored.digest_of(rates, indexes, paused_until_ms, numbers)))
+    update.set(stored.DIGEST, stored.digest_of(rates, indexes, paused_until_ms, numbers))
     if paused_until_ms != bucket.image.paused_until_ms:
         _set_not_before(update, paused_until_ms)
-    update.set_number(stored.VERSION, target.config_version)
+    update.set(stored.VERSION, target.config_version)
     if not trailer.keeps_ids:  # those of the time when the bucket had fewer limits
         for name in stored.EARLIER_WRITE_IDS:
             update.remove(name)
@@ -384,7 +424,7 @@ def _indexes_after(bucket: stored.StoredBucket, target: BucketImage) -> dict[str
 
 
 def _fold_hours(
-    update: UpdateExpression,
+    update: ItemUpdate,
     bucket: stored.StoredBucket,
     target: BucketImage,
     dropped: Collection[str],
@@ -396,8 +436,8 @@ def _fold_hours(
     hour has been stored by now, and is removed: the indexes of dropped limits may be used again.
     """
     hours = bucket.hours
-    update.require_equal(ORIGIN, s(hours.origin))
-    update.require_equal(HOUR, n(hours.hour))
+    update.equal(ORIGIN, hours.origin)
+    update.equal(HOUR, hours.hour)
     clauses.require_stored(update, None if hours.finished is None else hours.finished.hour)
     if hours.finished is not None:
         for name in finished_attributes(hours):
@@ -413,11 +453,11 @@ def _fold_hours(
     if bucket.rejections:  # an index may get another limit
         details = decode_rejections(bucket.rejections, hours.indexes)
         kept = {name: index for name, index in indexes.items() if name in target.limits}
-        update.set(REJECTIONS, s(encode_rejections(details, kept)))
+        update.set(REJECTIONS, encode_rejections(details, kept))
 
 
 def _forget_slots(
-    update: UpdateExpression,
+    update: ItemUpdate,
     bucket: stored.StoredBucket,
     target: BucketImage,
     indexes: Mapping[str, int],
@@ -430,7 +470,7 @@ def _forget_slots(
     kept = target.holds or {}
     for name, moments in (bucket.image.holds or {}).items():
         if name not in kept:
-            update.require_equal(stored.WRITES, n(bucket.image.writes))
+            update.equal(stored.WRITES, bucket.image.writes)
             for moment in moments:
                 update.remove(stored.held_name(indexes[name], moment))
 
@@ -464,7 +504,7 @@ def _rebased_quotas(before: BucketImage, target: BucketImage, now_ms: int) -> li
 
 
 def _forget_quotas(
-    update: UpdateExpression,
+    update: ItemUpdate,
     bucket: stored.StoredBucket,
     target: BucketImage,
     indexes: Mapping[str, int],
@@ -482,7 +522,7 @@ def _forget_quotas(
         left = after.quota.holds if after is not None and after.quota is not None else {}
         if goes_on and len(left) == len(state.quota.holds):
             continue
-        update.require_equal(stored.WRITES, n(bucket.image.writes))
+        update.equal(stored.WRITES, bucket.image.writes)
         if after is not None and after.rate != state.rate and is_same_quota(state.rate, after.rate):
             continue  # see _rebased_quotas
         for hold in state.quota.holds:
@@ -494,26 +534,24 @@ def _forget_quotas(
             update.remove(f"{stored.EXHAUSTED}{indexes[name]}")
 
 
-def _drop(update: UpdateExpression, name: str, state: LimitState, now_ms: int) -> None:
+def _drop(update: ItemUpdate, name: str, state: LimitState, now_ms: int) -> None:
     """Drop a limit that is still full (no different from none) and has counted nothing since."""
     if state.quota is not None:  # its window has ended long ago
-        update.require_equal(stored.BALANCE + name, n(state.balance_milli))
+        update.equal(stored.BALANCE + name, state.balance_milli)
     else:
-        still_full = update.number(full_balance(state.rate, now_ms))
-        update.require(f"{update.name(stored.BALANCE + name)} >= {still_full}")
-    update.require_equal(stored.CONSUMED + name, n(state.consumed_milli))
+        update.at_least(stored.BALANCE + name, full_balance(state.rate, now_ms))
+    update.equal(stored.CONSUMED + name, state.consumed_milli)
     for prefix in (stored.BALANCE, stored.CONSUMED, stored.PARAMETERS, stored.MERGED):
         update.remove(prefix + name)
 
 
-def later_expiry(key: Item, expires_ms: int | None) -> UpdateExpression:
+def later_expiry(key: Key, expires_ms: int | None) -> ItemUpdate:
     """Move the TTL on, unless it is late enough or the bucket has been split."""
-    update = UpdateExpression(key)
-    name = update.name(stored.TTL)
+    update = ItemUpdate(key)
     if expires_ms is None:
-        update.require(f"attribute_exists({name})")
+        update.present(stored.TTL)
     else:
-        update.require(f"{name} < {update.value(stored.ttl_value(expires_ms))}")
-    update.require_equal(stored.SHARDS, n(stored.UNSHARDED))
+        update.less_than(stored.TTL, stored.ttl_seconds(expires_ms))
+    update.equal(stored.SHARDS, stored.UNSHARDED)
     _expiry(update, expires_ms)
     return update

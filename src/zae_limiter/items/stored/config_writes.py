@@ -21,8 +21,8 @@ from zae_limiter.items.stored.configs import (
     key,
     written_attributes,
 )
-from zae_limiter.items.stored.transact_items import require_revision
-from zae_limiter.items.stored.update_expression import UpdateExpression
+from zae_limiter.items.stored.guarded_writes import require_revision
+from zae_limiter.items.stored.update import ItemUpdate
 from zae_limiter.models.config import ConfigLevel, LevelConfig
 
 
@@ -44,7 +44,7 @@ def encode(namespace_id: str, level: ConfigLevel, config: LevelConfig, revision:
 
 def system_update(
     namespace_id: str, before: Item | None, config: LevelConfig | None, revision: str
-) -> UpdateExpression:
+) -> ItemUpdate:
     """Replace or remove the system's limits, and count up the version in the same item."""
     update = version_bump(namespace_id)
     require_revision(update, before)
@@ -57,20 +57,20 @@ def system_update(
     return update
 
 
-def version_bump(namespace_id: str) -> UpdateExpression:
+def version_bump(namespace_id: str) -> ItemUpdate:
     """Count a change of the namespace's configuration, unless the namespace is being purged."""
     system_key = keys.system_config(namespace_id)
-    update = UpdateExpression(system_key.attributes)
-    update.require(f"attribute_not_exists({update.name(PURGING)})")
+    update = ItemUpdate(system_key)
+    update.absent(PURGING)
     update.set_all(keys.namespace_index(namespace_id, system_key))
     update.add(VERSION, 1)
     return update
 
 
-def purge_mark(namespace_id: str) -> UpdateExpression:
+def purge_mark(namespace_id: str) -> ItemUpdate:
     """Mark a namespace as being purged, in the item that clients read with their limits."""
-    update = UpdateExpression(keys.system_config(namespace_id).attributes)
-    update.set(PURGING, n(1))
+    update = ItemUpdate(keys.system_config(namespace_id))
+    update.set(PURGING, 1)
     return update
 
 

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 from zae_limiter import schema
 from zae_limiter.items.stored import config_writes, keys, registries, removal
-from zae_limiter.items.stored import transact_items as actions
+from zae_limiter.items.stored import guarded_writes as guarded
 from zae_limiter.items.stored.attributes import Item, text
-from zae_limiter.items.stored.transact_items import Action
+from zae_limiter.items.stored.update import ItemWrite
 
 
 class EntityItems(NamedTuple):
@@ -48,20 +48,20 @@ class EntityItems(NamedTuple):
 
 def deletions(
     namespace_id: str, items: EntityItems, registry_item: Item | None, usage_days: int
-) -> list[Action]:
+) -> list[ItemWrite]:
     """Return the actions that delete the items and uncount them in the registry of limits.
 
     The hours of the buckets are stored, to be kept for ``usage_days``.
     """
-    writes = [actions.delete(item) for item in items.limits]
+    writes: list[ItemWrite] = [guarded.delete(item) for item in items.limits]
     if items.meta is not None:
-        writes.append(actions.delete(items.meta))
-    writes += [actions.delete_alike(item, removal.guards(item)) for item in items.buckets]
+        writes.append(guarded.delete(items.meta))
+    writes += [guarded.delete_alike(item, removal.guards(item)) for item in items.buckets]
     writes += removal.stored_hours(items.buckets, usage_days)
     if items.limits:
-        writes.append(actions.update(config_writes.version_bump(namespace_id)))
+        writes.append(config_writes.version_bump(namespace_id))
         registry = keys.entity_config_resources(namespace_id)
         uncounted = registries.uncount_resources(registry, registry_item, items.limit_resources)
         if uncounted is not None:
-            writes.append(actions.update(uncounted))
+            writes.append(uncounted)
     return writes

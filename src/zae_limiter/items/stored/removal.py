@@ -10,7 +10,6 @@ from collections.abc import Iterable
 
 from zae_limiter import schema
 from zae_limiter.admission.usage import HourUsage
-from zae_limiter.items.stored import transact_items as actions
 from zae_limiter.items.stored.attributes import Item, text
 from zae_limiter.items.stored.bucket import (
     GENERATION,
@@ -19,7 +18,7 @@ from zae_limiter.items.stored.bucket import (
     ShardId,
     counted_hours,
 )
-from zae_limiter.items.stored.transact_items import Action
+from zae_limiter.items.stored.update import ItemWrite
 from zae_limiter.items.stored.usage import day_row
 from zae_limiter.items.stored.usage.day_row import day_of
 from zae_limiter.items.stored.usage.hours import ORIGIN
@@ -36,7 +35,7 @@ def guards(item: Item) -> tuple[str, ...]:
     return tuple(name for name in (SHARDS, GENERATION, WRITES, ORIGIN) if name in item)
 
 
-def stored_hours(items: Iterable[Item], retention_days: int) -> list[Action]:
+def stored_hours(items: Iterable[Item], retention_days: int) -> list[ItemWrite]:
     """Return the actions that store the hours of the items, one for each usage row.
 
     The items count no more hours, so their origins are closed. Calls in flight count their costs
@@ -44,7 +43,7 @@ def stored_hours(items: Iterable[Item], retention_days: int) -> list[Action]:
     """
     if not retention_days:
         return []
-    stored: list[Action] = []
+    stored: list[ItemWrite] = []
     for item in items:
         shard_id = ShardId(*schema.parse_bucket_pk(text(item["PK"])))
         days: dict[int, list[HourUsage]] = {}
@@ -54,5 +53,5 @@ def stored_hours(items: Iterable[Item], retention_days: int) -> list[Action]:
         for hours in days.values():
             origin = text(item[ORIGIN])
             row = day_row.store(shard_id, origin, hours, retention_days, closes=True)
-            stored.append(actions.update(row))
+            stored.append(row)
     return stored

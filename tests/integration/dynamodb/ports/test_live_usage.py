@@ -7,6 +7,7 @@ from tests.integration.dynamodb.ports.world import NOW_MS, NS
 from tests.support.dynamodb.usage_rows import bucket_with_hours
 from tests.support.hours import hour_of
 from zae_limiter.admission.image import HOUR_MS
+from zae_limiter.dynamodb.expressions import body as body_of
 from zae_limiter.items.stored.bucket import BucketId
 from zae_limiter.items.stored.usage import day_row, hours
 from zae_limiter.usage.report import UsageQuery
@@ -23,7 +24,7 @@ def write(raw):
     """Send an update, as clients and the aggregator do."""
 
     def send(update):
-        raw.boto.update_item(TableName=raw.table, **update.action())
+        raw.boto.update_item(TableName=raw.table, **body_of(update))
 
     register(raw, ["api"])
     return send

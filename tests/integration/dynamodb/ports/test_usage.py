@@ -11,6 +11,7 @@ from tests.support.usage_totals import summary_of
 from zae_limiter.admission.image import HOUR_MS
 from zae_limiter.admission.tally import Tally
 from zae_limiter.admission.usage import BucketHour
+from zae_limiter.dynamodb.expressions import body as body_of
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.items.stored import bucket as bucket_item
 from zae_limiter.items.stored import registries
@@ -37,7 +38,7 @@ def register(raw, resources, namespace_id=NS):
     """Add resources to those in use, as the first bucket of each does."""
     for resource in sorted(resources):
         update = registries.register_resource(namespace_id, resource)
-        raw.boto.update_item(TableName=raw.table, **update.action())
+        raw.boto.update_item(TableName=raw.table, **body_of(update))
 
 
 def in_order(rows, entity_id=None, resource=None):

@@ -11,9 +11,12 @@ from tests.support.dynamodb.world import API, USER
 from zae_limiter import Limit, RateLimiter
 from zae_limiter.admission.moves import added_move
 from zae_limiter.admission.shards.tree import Shard
+from zae_limiter.dynamodb.expressions import action as action_of
+from zae_limiter.dynamodb.expressions import text as text_of
 from zae_limiter.items.sharding import transactions
 from zae_limiter.items.stored.bucket import BucketId, decode, new_write_id
 from zae_limiter.items.stored.bucket_updates import WriteTrailer, bucket_update
+from zae_limiter.items.stored.keys import Key
 from zae_limiter.transport.calls import Deadline
 from zae_limiter.transport.errors import TransactionCanceled
 
@@ -169,8 +172,8 @@ class World(unsharded.World):
         item = self.items()[number]
         trailer = WriteTrailer.to(decode(item), new_write_id(self.clock()))
         moves = [added_move(limit, milli)]
-        update = bucket_update(self._key(USER, number), moves, trailer)
-        self._raw.call("UpdateItem", update.text(self.table))
+        update = bucket_update(Key.of(item), moves, trailer)
+        self._raw.call("UpdateItem", text_of(update, self.table))
 
     def leave(self, levels, limit="rpm"):
         """Charges to the shards until these levels are left."""
@@ -223,12 +226,11 @@ class World(unsharded.World):
         items = self.items()
         return transactions.merge(items[number], items[sibling], self.clock(), "planned")
 
-    def transact(self, actions):
+    def transact(self, writes):
         """Whether they were all made; else none was."""
-        table = {"TableName": self.table}
-        writes = [{kind: {**table, **body} for kind, body in each.items()} for each in actions]
+        actions = [action_of(each, self.table) for each in writes]
         try:
-            self._raw.call("TransactWriteItems", {"TransactItems": writes}, repeatable=True)
+            self._raw.call("TransactWriteItems", {"TransactItems": actions}, repeatable=True)
         except TransactionCanceled:
             return False
         return True

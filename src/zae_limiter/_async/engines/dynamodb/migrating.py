@@ -10,13 +10,13 @@ from zae_limiter._async.engines.dynamodb.client import DynamoClient
 from zae_limiter._async.engines.dynamodb.requests import get_item
 from zae_limiter._async.engines.dynamodb.table_version import read_version_record
 from zae_limiter.concurrency.parallel import Parallel, agather
-from zae_limiter.dynamodb import table
+from zae_limiter.dynamodb import expressions, table
 from zae_limiter.dynamodb.migrations import MIGRATIONS, Migration, Rewrite, pending
 from zae_limiter.exceptions import IncompatibleSchemaError
 from zae_limiter.items import version_record
 from zae_limiter.items.stored import keys, system
 from zae_limiter.items.stored.attributes import Item, decode_document
-from zae_limiter.items.stored.update_expression import UpdateExpression
+from zae_limiter.items.stored.update import ItemUpdate
 from zae_limiter.models.backend import MigrationProgress, MigrationReport
 from zae_limiter.naming import RESERVED_NAMESPACE, VERSION_RECORD
 from zae_limiter.quiet_logging import quiet_logger
@@ -111,11 +111,10 @@ class Migrator:
                 )
         return len(updates)
 
-    async def _write(self, update: UpdateExpression) -> None:
+    async def _write(self, update: ItemUpdate) -> None:
         with suppress(ConditionFailed):  # the item was deleted, or another runner rewrote it
-            await self._client.call(
-                "UpdateItem", update.action(), deadline=Deadline(CALL_S), repeatable=True
-            )
+            body = expressions.body(update)
+            await self._client.call("UpdateItem", body, deadline=Deadline(CALL_S), repeatable=True)
 
     # --- records
 
@@ -150,6 +149,6 @@ class Migrator:
         await self._client.call("PutItem", {"Item": item}, repeatable=True)
 
 
-def _groups(updates: list[UpdateExpression]) -> Iterator[list[UpdateExpression]]:
+def _groups(updates: list[ItemUpdate]) -> Iterator[list[ItemUpdate]]:
     for start in range(0, len(updates), PARALLEL_WRITES):
         yield updates[start : start + PARALLEL_WRITES]

@@ -17,11 +17,11 @@ from zae_limiter._async.engines.items.context import TableContext
 from zae_limiter._async.engines.items.transactions import TransactionPlan
 from zae_limiter.admission.configuration import ConfigBatch, Revised
 from zae_limiter.items.stored import config_writes, configs, entities, keys, registries
-from zae_limiter.items.stored import transact_items as actions
+from zae_limiter.items.stored import guarded_writes as guarded
 from zae_limiter.items.stored.attributes import Item, s, text
 from zae_limiter.items.stored.batches import BatchPlan
 from zae_limiter.items.stored.keys import Key
-from zae_limiter.items.stored.transact_items import Action
+from zae_limiter.items.stored.update import ItemWrite
 from zae_limiter.models.audit import AuditedChange
 from zae_limiter.models.config import (
     ConfigLevel,
@@ -236,18 +236,18 @@ def _writes(
     after: LevelConfig | None,
     revision: str,
     counts: Item | None,
-) -> list[Action]:
+) -> list[ItemWrite]:
     """Return the writes of a level and of the version; ``counts`` is the registry of its kind."""
     if level.is_system:
-        return [actions.update(config_writes.system_update(namespace_id, before, after, revision))]
-    bump = actions.update(config_writes.version_bump(namespace_id))
+        return [config_writes.system_update(namespace_id, before, after, revision)]
+    bump = config_writes.version_bump(namespace_id)
     registry, counted = _registry(namespace_id, level), None
     if after is None:
         assert before is not None, "only a stored level is deleted"
-        write = actions.delete(before)
+        write: ItemWrite = guarded.delete(before)
         counted = registries.uncount_resources(registry, counts, [level.resource])
     else:
-        write = actions.put(config_writes.encode(namespace_id, level, after, revision), before)
+        write = guarded.put(config_writes.encode(namespace_id, level, after, revision), before)
         if before is None or not configs.is_configured(before):
             counted = registries.count_resource(registry, namespace_id, level.resource)
-    return [write, bump, *([] if counted is None else [actions.update(counted)])]
+    return [write, bump, *([] if counted is None else [counted])]

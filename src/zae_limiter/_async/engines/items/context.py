@@ -11,7 +11,7 @@ from zae_limiter._async.engines.items.transactions import TransactionPlan, Trans
 from zae_limiter.concurrency.parallel import Parallel
 from zae_limiter.items.recent_changes import ActiveNamespaces, RecentChanges
 from zae_limiter.items.stored import audit, configs, keys
-from zae_limiter.items.stored.transact_items import Action
+from zae_limiter.items.stored.update import ItemWrite
 from zae_limiter.items.version_record import DEFAULT_USAGE_DAYS
 from zae_limiter.models.audit import AuditAction, AuditedChange
 from zae_limiter.naming import RESERVED_NAMESPACE
@@ -93,6 +93,6 @@ class TableContext:
         change: AuditedChange,
         action: AuditAction,
         details: dict[str, Any] | None = None,
-    ) -> Action:
+    ) -> ItemWrite:
         """Return the action of a transaction that writes its audit event."""
         return audit.log(namespace_id, change.event(action, details), self.audit_days)

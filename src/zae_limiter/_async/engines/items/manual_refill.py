@@ -31,9 +31,9 @@ from zae_limiter.exceptions import IncompatibleSchemaError
 from zae_limiter.items.buckets.cache import BucketCache
 from zae_limiter.items.buckets.pauses import CreatedBucket, new_bucket
 from zae_limiter.items.buckets.turning import BegunHour
+from zae_limiter.items.stored import guarded_writes as guarded
 from zae_limiter.items.stored import keys
-from zae_limiter.items.stored import transact_items as actions
-from zae_limiter.items.stored.attributes import Item, n
+from zae_limiter.items.stored.attributes import Item
 from zae_limiter.items.stored.bucket import (
     DIGEST,
     WRITE_ID,
@@ -48,8 +48,7 @@ from zae_limiter.items.stored.bucket_updates import (
     require_same,
     write_holds,
 )
-from zae_limiter.items.stored.transact_items import Action
-from zae_limiter.items.stored.update_expression import UpdateExpression
+from zae_limiter.items.stored.update import ItemUpdate, ItemWrite
 from zae_limiter.items.stored.usage.hours import CHILDREN
 from zae_limiter.models.audit import AuditAction, AuditedChange
 from zae_limiter.models.limit import plain_amounts
@@ -105,7 +104,7 @@ class ManualRefill:
 
         change = AuditedChange.by(principal, bucket_id.entity_id, now_ms, bucket_id.resource)
 
-        def log(added: dict[str, int], limits: Limits) -> Action:
+        def log(added: dict[str, int], limits: Limits) -> ItemWrite:
             details = added_details("forgiven", added, limits)
             return self._table.log(
                 bucket_id.namespace_id, change, AuditAction.BUCKET_RESET, details
@@ -151,7 +150,7 @@ class ManualRefill:
         creates = in_force is not None and in_force.has_quota_among(amounts)
         created: CreatedBucket | None = None
 
-        async def create(deadline: Deadline) -> list[Action]:
+        async def create(deadline: Deadline) -> list[ItemWrite]:
             nonlocal created
             assert in_force is not None
             namespace_id, limits = bucket_id.namespace_id, full_bucket(in_force, now_ms).limits
@@ -167,7 +166,7 @@ class ManualRefill:
                 topped=top_up_quotas(limits, amounts, now_ms),
             )
             added = {key: stored_units(amounts[key], is_money(limits[key])) for key in amounts}
-            return [actions.update(created.write), log(added, limits)]
+            return [created.write, log(added, limits)]
 
         def changes(images: Images) -> Changes:
             limits = _limits_of(images)
@@ -191,7 +190,7 @@ class ManualRefill:
 
         change = AuditedChange.by(principal, bucket_id.entity_id, now_ms, bucket_id.resource)
 
-        def log(added: dict[str, int], limits: Limits) -> Action:
+        def log(added: dict[str, int], limits: Limits) -> ItemWrite:
             details = {
                 "amounts": plain_amounts(amounts),
                 **added_details("added", added, limits),
@@ -210,8 +209,8 @@ class ManualRefill:
         self,
         bucket_id: BucketId,
         changes: Callable[[Images], Changes],
-        log: Callable[[dict[str, int], Limits], Action],
-        create: Callable[[Deadline], Awaitable[list[Action]]] | None = None,
+        log: Callable[[dict[str, int], Limits], ItemWrite],
+        create: Callable[[Deadline], Awaitable[list[ItemWrite]]] | None = None,
     ) -> bool:
         """Write the changes, and the event if they add anything, in one transaction."""
 
@@ -223,10 +222,7 @@ class ManualRefill:
             if not images:
                 return TransactionPlan(False, [])
             planned = changes(images)
-            changed = [
-                actions.update(_update(shards[shard], of_shard))
-                for shard, of_shard in planned.items()
-            ]
+            changed = [_update(shards[shard], of_shard) for shard, of_shard in planned.items()]
             added = added_milli(move for each in planned.values() for move in each.all_moves())
             logged = [log(added, _limits_of(images))] if any(added.values()) else []
             return TransactionPlan(True, [*changed, *logged])
@@ -246,22 +242,22 @@ def _limits_of(images: Images) -> Limits:
     }
 
 
-def _deleted(item: Item) -> Action:
+def _deleted(item: Item) -> ItemWrite:
     """Delete an item if no client has written it since, as far as its form shows that."""
     shown = [name for name in (DIGEST, WRITE_ID) if name in item]
-    return actions.delete_alike(item, shown) if shown else actions.delete(item)
+    return guarded.delete_alike(item, shown) if shown else guarded.delete(item)
 
 
-def _update(shard: ReadShard, refilled: RefilledShard) -> UpdateExpression:
+def _update(shard: ReadShard, refilled: RefilledShard) -> ItemUpdate:
     """Render the moves of one shard, under the condition that it still has its limits and size."""
     bucket = shard.bucket
     trailer = WriteTrailer.to(bucket, renewed_write_id(bucket.write_id))
-    key = keys.Key.of(shard.item).attributes
+    key = keys.Key.of(shard.item)
     update = bucket_update(key, refilled.all_moves(), trailer)
     require_same(update, bucket)
     require_generation(update, bucket)
     if has_sunk(bucket.image.limits.values()):  # charges hold amounts, and leave the balance as is
-        update.require_equal(WRITES, n(bucket.image.writes))
+        update.equal(WRITES, bucket.image.writes)
     indexes = bucket.hours.indexes
     write_holds(update, [each.holds for each in refilled.quotas], indexes)
     for each in refilled.quotas:

@@ -23,9 +23,11 @@ from zae_limiter.admission.thresholds import (
     exhaustion,
 )
 from zae_limiter.clock import Clock
+from zae_limiter.dynamodb import expressions
 from zae_limiter.exceptions import ZAELimiterError
 from zae_limiter.items.buckets.cache import BucketCache
 from zae_limiter.items.stored import bucket as bucket_item
+from zae_limiter.items.stored import keys
 from zae_limiter.items.stored.bucket import BucketId, StoredBucket
 from zae_limiter.items.stored.bucket_updates import mark_write
 from zae_limiter.quiet_logging import quiet_logger
@@ -127,7 +129,8 @@ class ThresholdMarks:
         None: the threshold is not reached any more, or another client has marked it.
         """
         shard_id = bucket_id.shard(0)
-        text = mark_write(bucket_item.key(*shard_id), bucket, mark).text(self._client.table)
+        update = mark_write(keys.bucket(*shard_id), bucket, mark)
+        text = expressions.text(update, self._client.table, "ALL_NEW")
         try:
             answer = await self._client.call("UpdateItem", text, deadline=deadline)
         except ConditionFailed as refused:

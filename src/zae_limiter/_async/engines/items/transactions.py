@@ -11,11 +11,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from zae_limiter._async.engines.dynamodb.requests import BoundedBackoff
+from zae_limiter.dynamodb import expressions
 from zae_limiter.exceptions import InfrastructureError, RateLimiterUnavailable
 from zae_limiter.items.recent_changes import RecentChanges
 from zae_limiter.items.stored import configs
 from zae_limiter.items.stored.attributes import REVISION, s
-from zae_limiter.items.stored.transact_items import Action
+from zae_limiter.items.stored.update import ItemWrite
 from zae_limiter.transport.calls import Deadline
 from zae_limiter.transport.errors import Throttled, TransactionCanceled
 
@@ -38,7 +39,7 @@ Conflict = TransactionCanceled | Throttled
 
 async def transact(
     client: DynamoClient,
-    actions: Sequence[Action],
+    actions: Sequence[ItemWrite],
     deadline: Deadline,
     *,
     repeatable: bool = False,
@@ -52,10 +53,7 @@ async def transact(
     """
     assert len(actions) <= MAX_ACTIONS, "the caller splits larger changes"
     body = {
-        "TransactItems": [
-            {kind: {"TableName": client.table, **action[kind]} for kind in action}
-            for action in actions
-        ],
+        "TransactItems": [expressions.action(each, client.table) for each in actions],
         "ClientRequestToken": os.urandom(16).hex(),
     }
     try:
@@ -94,7 +92,7 @@ class TransactionPlan(NamedTuple, Generic[T]):
     """
 
     result: T
-    actions: list[Action]
+    actions: Sequence[ItemWrite]
     revision: str = ""
     deadline: Deadline | None = None
 

@@ -21,7 +21,6 @@ from zae_limiter.items.buckets.pauses import (
 )
 from zae_limiter.items.buckets.turning import BegunHour
 from zae_limiter.items.stored import keys
-from zae_limiter.items.stored import transact_items as actions
 from zae_limiter.items.stored.bucket import BucketId
 from zae_limiter.models.audit import AuditedChange, pause_event
 from zae_limiter.transport.calls import Deadline
@@ -64,7 +63,7 @@ class BucketPauses:
                 writes = [created.write]
             else:
                 planned = [
-                    pause_write(keys.Key.of(each.item).attributes, each.bucket, paused_ms, now_ms)
+                    pause_write(keys.Key.of(each.item), each.bucket, paused_ms, now_ms)
                     for each in shards.values()
                 ]
                 writes = [write for write in planned if write is not None]
@@ -72,7 +71,7 @@ class BucketPauses:
                 return TransactionPlan(False, [])
             action, details = pause_event(paused_ms)
             logged = self._table.log(bucket_id.namespace_id, change, action, details)
-            return TransactionPlan(True, [*map(actions.update, writes), logged])
+            return TransactionPlan(True, [*writes, logged])
 
         try:
             changed = self._table.commit(bucket_id.namespace_id, plan)

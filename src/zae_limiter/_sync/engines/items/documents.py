@@ -11,8 +11,8 @@ from zae_limiter._sync.engines.items.context import TableContext
 from zae_limiter._sync.engines.items.transactions import TransactionPlan
 from zae_limiter.admission.configuration import Guard
 from zae_limiter.exceptions import ValidationError
+from zae_limiter.items.stored import guarded_writes as guarded
 from zae_limiter.items.stored import keys, system
-from zae_limiter.items.stored import transact_items as actions
 from zae_limiter.items.stored.attributes import (
     DOCUMENT,
     MAX_DOCUMENT_CHARACTERS,
@@ -20,6 +20,7 @@ from zae_limiter.items.stored.attributes import (
     decode_document,
     text,
 )
+from zae_limiter.items.stored.update import ItemWrite
 from zae_limiter.transport.calls import Deadline
 
 
@@ -58,11 +59,11 @@ class DynamoDocuments:
             before = items.get(record)
             if system.document_revision(before) == value["revision"]:
                 return TransactionPlan(True, [])  # an earlier, unanswered attempt was committed
-            writes = [actions.put(item, before)]
+            writes: list[ItemWrite] = [guarded.put(item, before)]
             if guard is not None and guard_key is not None:
                 if system.document_revision(items.get(guard_key)) != guard.revision:
                     return TransactionPlan(False, [])
-                writes.append(actions.check_revision(guard_key, guard.revision))
+                writes.append(guarded.check_revision(guard_key, guard.revision))
             if system.document_revision(before) != revision:
                 return TransactionPlan(False, [])
             return TransactionPlan(True, writes)

@@ -27,7 +27,7 @@ from zae_limiter.concurrency.parallel import gather
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.items.sharding.transactions import siblings
 from zae_limiter.items.stored import entities, entity_items, keys
-from zae_limiter.items.stored import transact_items as actions
+from zae_limiter.items.stored import guarded_writes as guarded
 from zae_limiter.items.stored.attributes import MAX_DOCUMENT_CHARACTERS, Item, s, text
 from zae_limiter.items.stored.entity_items import EntityItems
 from zae_limiter.items.stored.keys import Key
@@ -70,7 +70,7 @@ class DynamoEntities:
             key = keys.entity(namespace_id, entity.id)
             exists = is_retry and get_item(self._client, key, deadline) is not None
             event, is_retry = create_entity(entity, exists=exists), True
-            writes = [actions.put_new(item), self._context.log(namespace_id, change, *event)]
+            writes = [guarded.put_new(item), self._context.log(namespace_id, change, *event)]
             return TransactionPlan(None, writes, change.event_id)
 
         self._context.commit(namespace_id, plan)
@@ -184,7 +184,7 @@ class DynamoEntities:
             if after is None or event is None:  # also after a committed attempt without an answer
                 return TransactionPlan(after, [])
             writes = [
-                actions.put(entities.encode(namespace_id, after, change.event_id), item),
+                guarded.put(entities.encode(namespace_id, after, change.event_id), item),
                 self._context.log(namespace_id, change, *event),
             ]
             return TransactionPlan(after, writes, change.event_id)

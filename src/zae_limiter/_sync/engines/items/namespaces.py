@@ -23,11 +23,10 @@ from zae_limiter.admission.configuration import (
 )
 from zae_limiter.exceptions import NamespaceNotFoundError
 from zae_limiter.items.stored import config_writes, keys, system
-from zae_limiter.items.stored import transact_items as actions
+from zae_limiter.items.stored import guarded_writes as guarded
 from zae_limiter.items.stored.attributes import s
 from zae_limiter.items.stored.keys import Key
-from zae_limiter.items.stored.transact_items import Action
-from zae_limiter.items.stored.update_expression import UpdateExpression
+from zae_limiter.items.stored.update import ItemDelete, ItemUpdate, ItemWrite
 from zae_limiter.models.audit import AuditedChange, namespace_subject
 from zae_limiter.models.entity import Namespace
 from zae_limiter.naming import RESERVED_NAMESPACE, new_namespace_id
@@ -66,13 +65,13 @@ class DynamoNamespaces:
             )
             found = map(system.decode_namespace, items.values())
             ids = {namespace.name: namespace.namespace_id for namespace in found}
-            writes: list[Action] = []
+            writes: list[ItemWrite] = []
             for name in names:
                 if name not in ids:
                     namespace, event = new[name]
                     ids[name] = namespace.namespace_id
-                    writes.append(actions.put_new(system.encode_by_name(namespace)))
-                    writes.append(actions.put_new(system.encode_by_id(namespace)))
+                    writes.append(guarded.put_new(system.encode_by_name(namespace)))
+                    writes.append(guarded.put_new(system.encode_by_id(namespace)))
                     writes.append(self._log(namespace, event, now_ms, principal))
             return TransactionPlan({name: ids[name] for name in names}, writes)
 
@@ -95,8 +94,8 @@ class DynamoNamespaces:
             before = None if item is None else system.decode_namespace(item)
             after, event = delete_namespace(before, name, now_ms)
             writes = [
-                actions.delete_if(key, "namespace_id", s(after.namespace_id)),
-                actions.update(_transition(ACTIVE, after)),
+                guarded.delete_if(key, "namespace_id", after.namespace_id),
+                _transition(ACTIVE, after),
                 self._log(after, event, now_ms, principal),
             ]
             return TransactionPlan(after.namespace_id, writes)
@@ -110,8 +109,8 @@ class DynamoNamespaces:
             by_name = get_item(self._client, keys.namespace_by_name(after.name), deadline)
             check_free(after, is_taken=by_name is not None)
             writes = [
-                actions.put_new(system.encode_by_name(after)),
-                actions.update(_transition(DELETED, after)),
+                guarded.put_new(system.encode_by_name(after)),
+                _transition(DELETED, after),
                 self._log(after, event, now_ms, principal),
             ]
             return TransactionPlan(after.name, writes)
@@ -128,8 +127,8 @@ class DynamoNamespaces:
             if namespace is None or namespace.status == PURGING:
                 return TransactionPlan(namespace is not None, [])
             writes = [
-                actions.update(_transition(DELETED, purge_namespace(namespace))),
-                actions.update(config_writes.purge_mark(namespace_id)),
+                _transition(DELETED, purge_namespace(namespace)),
+                config_writes.purge_mark(namespace_id),
             ]
             return TransactionPlan(True, writes)
 
@@ -185,11 +184,11 @@ class DynamoNamespaces:
             namespace = self._by_id(namespace_id, deadline)
             if namespace is None:  # not registered any more: only the mark is left
                 mark = keys.system_config(namespace_id)
-                return TransactionPlan(None, [actions.delete_any(mark)])
+                return TransactionPlan(None, [ItemDelete(mark)])
             event = namespace_purged(namespace)
             writes = [
-                actions.delete_if(keys.namespace_by_id(namespace_id), "status", s(PURGING)),
-                actions.delete_any(keys.system_config(namespace_id)),
+                guarded.delete_if(keys.namespace_by_id(namespace_id), "status", PURGING),
+                ItemDelete(keys.system_config(namespace_id)),
                 self._log(namespace, event, now_ms, principal),
             ]
             return TransactionPlan(None, writes)
@@ -203,18 +202,18 @@ class DynamoNamespaces:
 
     def _log(
         self, namespace: Namespace, event: Event, now_ms: int, principal: str | None
-    ) -> Action:
+    ) -> ItemWrite:
         audited = AuditedChange.by(principal, namespace_subject(namespace.name), now_ms)
         return self._context.log(RESERVED_NAMESPACE, audited, *event)
 
 
-def _transition(before: str, after: Namespace) -> UpdateExpression:
+def _transition(before: str, after: Namespace) -> ItemUpdate:
     """Return the update of a namespace, on the condition of its status before."""
-    update = UpdateExpression(keys.namespace_by_id(after.namespace_id).attributes)
-    update.require_equal("status", s(before))
-    update.set("status", s(after.status))
+    update = ItemUpdate(keys.namespace_by_id(after.namespace_id))
+    update.equal("status", before)
+    update.set("status", after.status)
     if after.deleted_at is None:
         update.remove("deleted_at")
     elif before == ACTIVE:
-        update.set("deleted_at", s(after.deleted_at))
+        update.set("deleted_at", after.deleted_at)
     return update

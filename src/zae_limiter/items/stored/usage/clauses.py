@@ -9,13 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import IntEnum
-from json.encoder import encode_basestring_ascii
 from typing import NamedTuple
 
 from zae_limiter.admission.usage import HourUsage
 from zae_limiter.items.stored import bucket as stored
-from zae_limiter.items.stored.attributes import s
-from zae_limiter.items.stored.update_expression import UpdateExpression
+from zae_limiter.items.stored.update import ABSENT, EQUAL, LESS_THAN, SET, ItemUpdate
 from zae_limiter.items.stored.usage.hours import (
     ADMITTED,
     BEGAN,
@@ -60,8 +58,8 @@ class HourCounts(NamedTuple):
     rejections: str = ""  # the new text about rejections; empty if the write does not change it
 
 
-def count(update: UpdateExpression, bucket: stored.StoredBucket, counts: HourCounts) -> None:
-    """Add the clauses of ``counts``; ``values_of`` has their values in the same order."""
+def count(update: ItemUpdate, bucket: stored.StoredBucket, counts: HourCounts) -> None:
+    """Add the clauses of ``counts``."""
     if counts.form is HourForm.TURN:
         _turn(update, bucket, counts)
     else:
@@ -70,7 +68,7 @@ def count(update: UpdateExpression, bucket: stored.StoredBucket, counts: HourCou
             require_hour(update, counts.added.hour)
 
 
-def count_in_hour(update: UpdateExpression, counts: HourCounts, indexes: Mapping[str, int]) -> None:
+def count_in_hour(update: ItemUpdate, counts: HourCounts, indexes: Mapping[str, int]) -> None:
     """Add to the counts of the hour that runs in the item."""
     _, _, admitted, through_children, tally = counts.added
     if admitted:
@@ -81,118 +79,76 @@ def count_in_hour(update: UpdateExpression, counts: HourCounts, indexes: Mapping
     for name, amount in through_children.items():
         update.add(f"{CHILDREN}{indexes[name]}", amount)
     if counts.rejections:
-        update.set(REJECTIONS, s(counts.rejections))
+        update.set(REJECTIONS, counts.rejections)
 
 
-def require_hour(update: UpdateExpression, hour: int) -> None:
+def require_hour(update: ItemUpdate, hour: int) -> None:
     """Require that the item's hour is not over at the stamp."""
-    update.require(f"{update.name(HOUR)} >= {update.number(hour)}")
+    update.at_least(HOUR, hour)
 
 
-def _turn(update: UpdateExpression, bucket: stored.StoredBucket, counts: HourCounts) -> None:
+def _turn(update: ItemUpdate, bucket: stored.StoredBucket, counts: HourCounts) -> None:
     hours, through_children = bucket.hours, counts.added.through_children
-    zero = update.number(0)
+    zero = update.give(0)
     for name, index in hours.indexes.items():
-        consumed, began = update.name(stored.CONSUMED + name), f"{BEGAN}{index}"
-        began_or_zero = f"if_not_exists({update.name(began)}, {zero})"
-        update.set_to(f"{FINISHED_NET}{index}", f"{consumed} - {began_or_zero}")
-        update.set_to(began, consumed)
+        consumed, began = stored.CONSUMED + name, f"{BEGAN}{index}"
+        update.subtract(f"{FINISHED_NET}{index}", consumed, began, zero)
+        update.copy(began, consumed)
         children = f"{CHILDREN}{index}"
         if hours.has_children:
-            update.set_to(
-                f"{FINISHED_CHILDREN}{index}", f"if_not_exists({update.name(children)}, {zero})"
-            )
-            update.set_number(children, through_children.get(name, 0))
+            update.copy(f"{FINISHED_CHILDREN}{index}", children, zero)
+            update.set(children, through_children.get(name, 0))
         else:  # otherwise an unseen charge of a child would be lost
-            update.require(f"attribute_not_exists({update.name(children)})")
+            update.absent(children)
             if name in through_children:
-                update.set_number(children, through_children[name])
-    update.set_to(FINISHED_ADMITTED, f"if_not_exists({update.name(ADMITTED)}, {zero})")
-    update.set_number(ADMITTED, counts.added.admitted)
+                update.set(children, through_children[name])
+    update.copy(FINISHED_ADMITTED, ADMITTED, zero)
+    update.set(ADMITTED, counts.added.admitted)
     _turn_tally(update, counts, zero)
-    update.set_to(FINISHED, update.name(HOUR))
-    hour = update.number(counts.added.hour)
-    update.set_to(HOUR, hour)
-    update.require_equal(ORIGIN, s(hours.origin))
-    update.require(f"{update.name(HOUR)} < {hour}")
+    update.copy(FINISHED, HOUR)
+    hour = update.give(counts.added.hour)
+    update.clauses.append((SET, HOUR, hour))
+    update.equal(ORIGIN, hours.origin)
+    update.clauses.append((LESS_THAN, HOUR, hour))
     require_stored(update, counts.stored)
 
 
-def _turn_tally(update: UpdateExpression, counts: HourCounts, zero: str) -> None:
+def _turn_tally(update: ItemUpdate, counts: HourCounts, zero: int) -> None:
     """Turn the counts of rejected, shadowed and waiting acquires, most of which are absent."""
     numbers = counts_of(counts.added.tally)
     for finished, running, number in zip(FINISHED_TALLY, RUNNING_TALLY, numbers, strict=True):
-        update.set_to(finished, f"if_not_exists({update.name(running)}, {zero})")
+        update.copy(finished, running, zero)
         if number or running == REJECTED:
-            update.set_number(running, number)
+            update.set(running, number)
         else:
             update.remove(running)
-    none = update.value(s(""))
-    update.set_to(FINISHED_REJECTIONS, f"if_not_exists({update.name(REJECTIONS)}, {none})")
+    update.copy(FINISHED_REJECTIONS, REJECTIONS, update.give(""))
     if counts.rejections:
-        update.set(REJECTIONS, s(counts.rejections))
+        update.set(REJECTIONS, counts.rejections)
     else:
         update.remove(REJECTIONS)
 
 
-def require_stored(update: UpdateExpression, hour: int | None) -> None:
+def require_stored(update: ItemUpdate, hour: int | None) -> None:
     """Require that the item holds no finished hour, except one that has been stored."""
-    finished = update.name(FINISHED)
-    absent = f"attribute_not_exists({finished})"
     if hour is None:
-        update.require(absent)
+        update.absent(FINISHED)
     else:
-        update.require(f"({absent} OR {finished} = {update.number(hour)})")
+        update.any_of([(ABSENT, FINISHED)], [update.term(EQUAL, FINISHED, hour)])
 
 
-def kind_of(bucket: stored.StoredBucket, counts: HourCounts) -> tuple[object, ...]:
-    """Return everything that decides the text of the clauses, besides their values."""
-    form, (_, _, admitted, through_milli, tally), finished, _, rejections = counts
-    indexes = bucket.hours.indexes
-    counted = (*[number == 0 for number in counts_of(tally)], not rejections)
-    if form is HourForm.TURN:
-        children = (bucket.hours.has_children, *through_milli)
-        return (form, finished is None, tuple(indexes.items()), children, counted)
-    return (form, admitted == 0, counted, *((name, indexes[name]) for name in through_milli))
-
-
-def values_of(bucket: stored.StoredBucket, counts: HourCounts) -> list[object]:
-    """Return the values of the clauses that ``count`` adds, in the order of their placeholders."""
-    form, (hour, _, admitted, through_milli, tally), finished, _, rejections = counts
-    rejected, *others = counts_of(tally)
-    rejections = encode_basestring_ascii(rejections)[1:-1]  # it goes between quotes of JSON
-    if form is not HourForm.TURN:
-        values: list[object] = [each for each in (admitted, rejected, *others) if each]
-        values += through_milli.values()
-        if rejections:
-            values.append(rejections)
-        return [*values, hour] if form is HourForm.LATE else values
-    hours = bucket.hours
-    values = [0]
-    for name in hours.indexes:
-        if hours.has_children or name in through_milli:
-            values.append(through_milli.get(name, 0))
-    values += (admitted, rejected, *(each for each in others if each))
-    values += ("", rejections, hour, hours.origin) if rejections else ("", hour, hours.origin)
-    return values if finished is None else [*values, finished]
-
-
-def free_index(
-    update: UpdateExpression, index: int, heir: int | None, *, has_children: bool
-) -> None:
+def free_index(update: ItemUpdate, index: int, heir: int | None, *, has_children: bool) -> None:
     """Move the counts of children from an index to that of its heir, and remove its hour.
 
     Without an heir the children must have counted nothing.
     """
     children = f"{CHILDREN}{index}"
     if has_children and heir is None:
-        name = update.name(children)
-        update.require(f"(attribute_not_exists({name}) OR {name} = {update.number(0)})")
+        update.any_of([(ABSENT, children)], [update.term(EQUAL, children, 0)])
     elif has_children:
-        zero, of_heir = update.number(0), f"{CHILDREN}{heir}"
-        both = [f"if_not_exists({update.name(each)}, {zero})" for each in (of_heir, children)]
-        update.set_to(of_heir, " + ".join(both))
+        of_heir = f"{CHILDREN}{heir}"
+        update.sum(of_heir, of_heir, children, update.give(0))
     else:  # otherwise an unseen charge of a child would be lost
-        update.require(f"attribute_not_exists({update.name(children)})")
+        update.absent(children)
     update.remove(f"{BEGAN}{index}")
     update.remove(children)

@@ -36,23 +36,22 @@ from base64 import urlsafe_b64encode
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2s
-from json.encoder import encode_basestring_ascii
 from typing import Any, NamedTuple
 
 from zae_limiter import schema
 from zae_limiter.admission.image import HOUR_MS
 from zae_limiter.admission.tally import Tally
 from zae_limiter.admission.usage import HourUsage
-from zae_limiter.items.stored.attributes import Item, damaged, n, s, text
+from zae_limiter.items.stored.attributes import Item, damaged, s, text
 from zae_limiter.items.stored.keys import BucketId, Key, ShardId
-from zae_limiter.items.stored.update_expression import UpdateExpression
+from zae_limiter.items.stored.update import ItemUpdate
 from zae_limiter.models.timestamps import iso_from_ms, ms_from_iso
 
 DAY = 24  # hours
 DAY_S = 86_400
 DAY_MS = DAY * HOUR_MS
 ORIGIN_PREFIX, NAMES_PREFIX = "o_", "n_"
-OPEN, CLOSED = s("open"), s("closed")
+OPEN, CLOSED = "open", "closed"
 DELIMITER = "#"
 _HOUR_DIGITS = 2  # an hour's attribute begins with 00 to 23
 _DAY_DIGITS = len("2026-01-31")
@@ -134,10 +133,10 @@ def index_keys(bucket_id: BucketId, day: int) -> Item:
 # --- writes
 
 
-def announce(shard_id: ShardId, day: int, origin: str, retention_days: int) -> UpdateExpression:
+def announce(shard_id: ShardId, day: int, origin: str, retention_days: int) -> ItemUpdate:
     """Announce that a bucket item counts hours of a day, so that queries look into the item."""
     update = _row_update(shard_id, day, retention_days)
-    update.set_if_missing(ORIGIN_PREFIX + origin, OPEN)
+    update.set_if_absent(ORIGIN_PREFIX + origin, OPEN)
     return update
 
 
@@ -148,32 +147,36 @@ def store(
     retention_days: int,
     *,
     closes: bool = False,
-) -> UpdateExpression:
+) -> ItemUpdate:
     """Store finished hours of one origin on one day. The write is idempotent.
 
     With the last hour of the day it ``closes`` the origin. Otherwise that is open: the write also
     announces a row whose announcement was lost.
     """
     update = _row_update(shard_id, day_of(hours[0].hour), retention_days)
+    # A client stores one hour of every bucket in each hour, a stream processor thousands in a
+    # second: they differ in the names of their attributes, too.
+    update.is_usual = True
     for name, value in _hour_attributes(origin, hours):
-        update.set(name, s(value))
+        update.set(update.open_name(name), value)
+    state = update.open_name(ORIGIN_PREFIX + origin)
     if closes:
-        update.set(ORIGIN_PREFIX + origin, CLOSED)
+        update.set(state, CLOSED)
     else:
-        update.set_if_missing(ORIGIN_PREFIX + origin, OPEN)
+        update.set_if_absent(state, OPEN)
     return update
 
 
 def late_credit(
     bucket_id: BucketId, write_id: str, credit: HourUsage, retention_days: int
-) -> UpdateExpression:
+) -> ItemUpdate:
     """Count a credit to a deleted bucket, which is negative usage.
 
     The write id is the origin's name, so a repeated write does not count twice.
     """
     update = _row_update(bucket_id.shard(0), day_of(credit.hour), retention_days)
     for name, value in _hour_attributes(write_id, [credit]):
-        update.set(name, s(value))
+        update.set(name, value)
     return update
 
 
@@ -182,45 +185,10 @@ def is_stored(row: Item, origin: str, hour: int) -> bool:
     return _hour_attribute(origin, hour) in row
 
 
-def store_text(
-    table: str,
-    shard_id: ShardId,
-    origin: str,
-    hours: Sequence[HourUsage],
-    retention_days: int,
-    *,
-    closes: bool = False,
-    returns_old: bool = False,
-) -> str:
-    """Return the request text of ``store``, rendered once per kind and then filled in.
-
-    Rendering costs more than the rest of the request; a client stores one hour of every bucket
-    in each hour, a stream processor thousands in a second.
-    """
-    day, attributes = day_of(hours[0].hour), _hour_attributes(origin, hours)
-    names = [name for name, _ in attributes]
-    names.append(ORIGIN_PREFIX + origin)
-    values = [text(value) for value in index_keys(shard_id.bucket_id, day).values()]
-    values.append(str(expires_s(day, retention_days)))
-    values += [value for _, value in attributes]
-    values.append(text(CLOSED if closes else OPEN))
-    kind = (table, len(names), closes, returns_old)
-    form = _store_forms.get(kind)
-    if form is None:
-        update = store(shard_id, origin, hours, retention_days, closes=closes)
-        form = update.text_with_gaps(table, *names, returns_old=returns_old)
-        _store_forms[kind] = form
-    filled = [*row_key(shard_id, day), *names, *values]
-    return form % tuple(map(encode_basestring_ascii, filled))
-
-
-_store_forms: dict[tuple[str, int, bool, bool], str] = {}  # a process serves few tables
-
-
-def _row_update(shard_id: ShardId, day: int, retention_days: int) -> UpdateExpression:
-    update = UpdateExpression(row_key(shard_id, day).attributes)
+def _row_update(shard_id: ShardId, day: int, retention_days: int) -> ItemUpdate:
+    update = ItemUpdate(row_key(shard_id, day))
     update.set_all(index_keys(shard_id.bucket_id, day))
-    update.set("ttl", n(expires_s(day, retention_days)))
+    update.set("ttl", expires_s(day, retention_days))
     return update
 
 
@@ -270,7 +238,7 @@ def decode_row(item: Item) -> UsageRow:
                 origin = name[_HOUR_DIGITS + 1 :]
                 hour = row_id.day * DAY + int(name[:_HOUR_DIGITS])
                 hours[hour, origin] = _decode_hour(hour, text(value), item)
-            elif name.startswith(ORIGIN_PREFIX) and value == OPEN:
+            elif name.startswith(ORIGIN_PREFIX) and value == s(OPEN):
                 open_origins.add(name.removeprefix(ORIGIN_PREFIX))
         return UsageRow(row_id, hours, frozenset(open_origins))
     except (KeyError, ValueError, TypeError) as error:

@@ -33,7 +33,6 @@ import re
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from json.encoder import encode_basestring_ascii
 from typing import NamedTuple
 
 from zae_limiter.admission.in_force import plain_name
@@ -41,7 +40,8 @@ from zae_limiter.admission.tally import NO_TALLY, Refusals, Tally
 from zae_limiter.admission.usage import HourUsage
 from zae_limiter.exceptions import IncompatibleSchemaError
 from zae_limiter.items.stored.attributes import Item, integer, n, s, text
-from zae_limiter.items.stored.update_expression import UpdateExpression
+from zae_limiter.items.stored.keys import Key
+from zae_limiter.items.stored.update import ItemUpdate
 from zae_limiter.items.stored.usage.day_row import day_of
 from zae_limiter.naming import usage_name
 
@@ -289,30 +289,15 @@ def decode_rejections(stored: str, indexes: Mapping[str, int]) -> Tally:
     return Tally(asked=asked, refusals=refused)
 
 
-def clear(key: Item, state: HourState) -> UpdateExpression:
+def clear(key: Key, state: HourState) -> ItemUpdate:
     """Remove the stored finished hour of ``state``, unless another hour has replaced it."""
     assert state.finished is not None
-    update = UpdateExpression(key)
-    update.require_equal(ORIGIN, s(state.origin))
-    update.require_equal(FINISHED, n(state.finished.hour))
+    update = ItemUpdate(key, is_usual=True)
+    update.equal(ORIGIN, state.origin)
+    update.equal(FINISHED, state.finished.hour)
     for name in finished_attributes(state):
         update.remove(name)
     return update
-
-
-def clear_text(table: str, key: Item, state: HourState) -> str:
-    """Return the request text of ``clear``, rendered once per kind of item and then filled in."""
-    assert state.finished is not None
-    form = _clear_form(table, tuple(state.indexes.values()), state.has_children)
-    filled = (text(key["PK"]), text(key["SK"]), state.origin, str(state.finished.hour))
-    return form % tuple(map(encode_basestring_ascii, filled))
-
-
-@lru_cache(maxsize=256)  # most buckets have the same indexes
-def _clear_form(table: str, indexes: tuple[int, ...], has_children: bool) -> str:
-    by_name = {str(index): index for index in indexes}
-    sample = HourState("", 0, HourUsage(0), by_name, has_children)
-    return clear({"PK": s(""), "SK": s("")}, sample).text_with_gaps(table)
 
 
 def finished_attributes(state: HourState) -> list[str]:

@@ -7,6 +7,7 @@ from functools import partial
 from zae_limiter._async.engines.dynamodb.client import DynamoClient
 from zae_limiter._async.engines.items.later_writes import LaterWrites
 from zae_limiter.concurrency.bounded import BoundedDict
+from zae_limiter.dynamodb import expressions
 from zae_limiter.items.stored import keys, registries
 from zae_limiter.items.stored.attributes import Item
 from zae_limiter.transport.calls import Deadline
@@ -50,9 +51,8 @@ class ResourcesInUse:
         registered = registries.registered_resources(item)
         if resource not in registered:
             update = registries.register_resource(namespace_id, resource)
-            await self._client.call(
-                "UpdateItem", update.action(), deadline=deadline, repeatable=True
-            )
+            body = expressions.body(update)
+            await self._client.call("UpdateItem", body, deadline=deadline, repeatable=True)
         for name in (*registered, resource):
             self._registered.put((namespace_id, name), None)
 

@@ -8,9 +8,9 @@ from zae_limiter._async.engines.dynamodb.requests import get_item
 from zae_limiter._async.engines.items.context import TableContext
 from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.in_force import InForce, expires_ms
+from zae_limiter.dynamodb import expressions
 from zae_limiter.exceptions import InfrastructureError
 from zae_limiter.items.buckets.cache import BucketCache
-from zae_limiter.items.stored import bucket as bucket_item
 from zae_limiter.items.stored import entities, keys
 from zae_limiter.items.stored.bucket import EntityLink, ShardId
 from zae_limiter.items.stored.bucket_updates import later_expiry
@@ -58,7 +58,7 @@ class BucketUpkeep:
         their sum, so the TTL is corrected after the write.
         """
         until = expires_ms(image, in_force, now_ms, self._table.usage_ms)
-        body = later_expiry(bucket_item.key(*shard_id), until).action()
+        body = expressions.body(later_expiry(keys.bucket(*shard_id), until))
         with suppress(ConditionFailed):  # another client has extended it
             try:
                 await self._client.call("UpdateItem", body, deadline=deadline, repeatable=True)

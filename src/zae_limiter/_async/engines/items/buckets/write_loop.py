@@ -47,6 +47,7 @@ from zae_limiter.items.buckets.writes import PlannedWrite, WriteContext
 from zae_limiter.items.counters import Counters
 from zae_limiter.items.sharding.throttling import ThrottledItems
 from zae_limiter.items.stored import bucket as bucket_item
+from zae_limiter.items.stored import keys
 from zae_limiter.items.stored.attributes import Item
 from zae_limiter.items.stored.bucket import EntityLink, ShardId, StoredBucket, new_write_id
 from zae_limiter.items.stored.usage.hours import still_holds_finished
@@ -166,7 +167,7 @@ class WriteLoop:
         )
 
     async def _read(self, run: GroupRun, known: KnownBucket) -> FreshBucket:
-        item = await self._writer.read(bucket_item.key(*run.shard_id), run.deadline)
+        item = await self._writer.read(keys.bucket(*run.shard_id), run.deadline)
         return self._cache.store_authoritative(run.shard_id, item, run.now_ms, known.bucket)
 
     def _context(self, run: GroupRun, carried: CarriedTally) -> WriteContext:
@@ -244,7 +245,7 @@ class WriteLoop:
         shard_id, deadline, first = run.shard_id, run.deadline, write.store_first
         if first is not None and await self._usage_rows.store(shard_id, first, deadline):
             await BoundedBackoff(deadline).pause()
-            item = await self._writer.read(bucket_item.key(*shard_id), deadline)
+            item = await self._writer.read(keys.bucket(*shard_id), deadline)
             self._watch_aggregator(item, known)
             raise ConditionFailed(item)
         self._turning.add(shard_id)

@@ -40,11 +40,11 @@ from zae_limiter.items.counters import Counters
 from zae_limiter.items.sharding import transactions
 from zae_limiter.items.sharding.known_shards import KnownShards, rejection
 from zae_limiter.items.sharding.transactions import Gathering, ShardMoves
+from zae_limiter.items.stored import keys
 from zae_limiter.items.stored.bucket import BucketId, decode, new_write_id, shows_write
-from zae_limiter.items.stored.bucket import key as key_of
 from zae_limiter.items.stored.bucket_updates import WriteTrailer, bucket_update, require_same
 from zae_limiter.items.stored.keys import Key
-from zae_limiter.items.stored.transact_items import Action
+from zae_limiter.items.stored.update import ItemWrite
 from zae_limiter.items.stored.usage.hours import TURN_MARK
 from zae_limiter.quiet_logging import quiet_logger
 from zae_limiter.transport.calls import Deadline
@@ -221,7 +221,7 @@ class MultiShardWriter:
         write_id = new_write_id(now_ms)
         moves = [added_move(key, amount) for key, amount in amounts.items()]
         trailer = WriteTrailer.to(entry.bucket, write_id)
-        update = bucket_update(key_of(*shard_id), moves, trailer)
+        update = bucket_update(keys.bucket(*shard_id), moves, trailer)
         require_same(update, entry.bucket)
         try:
             item = await self._writer.write(PlannedWrite(update, write_id), pending.deadline)
@@ -301,7 +301,7 @@ class MultiShardWriter:
             self._usage_rows.announce(bucket_id.shard(number), begun)
 
     async def _send(
-        self, actions: list[Action], first: ShardMoves, write_id: str, deadline: Deadline
+        self, actions: list[ItemWrite], first: ShardMoves, write_id: str, deadline: Deadline
     ) -> bool:
         """Send a transaction once: a second one might overtake a first that is late."""
         try:
@@ -352,7 +352,7 @@ def _with_quotas(
     quotas = PlannedQuotas(bucket.image, [change], now_ms)
     quotas.take([0])
     if all(part.bucket.shard != first for part in parts):
-        parts = [ShardMoves(Key.of(shards[first].item).attributes, bucket, []), *parts]
+        parts = [ShardMoves(Key.of(shards[first].item), bucket, []), *parts]
     with_quotas = []
     for part in parts:
         moves = [each for each in part.moves if not quotas.has(each.key)]
@@ -370,6 +370,6 @@ def _shard_moves(
     shards: Mapping[Shard, ReadShard], moves: Mapping[Shard, list[Move]]
 ) -> list[ShardMoves]:
     return [
-        ShardMoves(Key.of(shards[shard].item).attributes, shards[shard].bucket, each)
+        ShardMoves(Key.of(shards[shard].item), shards[shard].bucket, each)
         for shard, each in moves.items()
     ]

@@ -30,7 +30,7 @@ from zae_limiter.items.sharding import transactions
 from zae_limiter.items.sharding.known_shards import KnownShards
 from zae_limiter.items.sharding.throttling import ReshardCooldown, ThrottledItems
 from zae_limiter.items.stored.bucket import BucketId, StoredBucket, decode, new_write_id
-from zae_limiter.items.stored.transact_items import Action
+from zae_limiter.items.stored.update import ItemPut, ItemWrite
 from zae_limiter.quiet_logging import quiet_logger
 from zae_limiter.transport.calls import Deadline
 from zae_limiter.transport.errors import ConditionFailed
@@ -160,9 +160,11 @@ class Resharder:
                 return True
         return False
 
-    def _announce(self, bucket_id: BucketId, actions: list[Action]) -> None:
+    def _announce(self, bucket_id: BucketId, actions: list[ItemWrite]) -> None:
         """Announce the day that the new half begins."""
-        half = decode(actions[1]["Put"]["Item"])
+        created = actions[1]
+        assert isinstance(created, ItemPut)
+        half = decode(created.item)
         begun = BegunHour(half.hours.origin, half.hours.hour)
         self._usage_rows.announce(bucket_id.shard(half.shard.number), begun)
 
@@ -244,7 +246,7 @@ class Resharder:
         actions = transactions.remove_orphan(parent, orphan, self._usage_rows.kept_days)
         await self._transact(actions, deadline)
 
-    async def _transact(self, actions: list[Action], deadline: Deadline) -> bool:
+    async def _transact(self, actions: list[ItemWrite], deadline: Deadline) -> bool:
         # Repeatable: each action requires the generation that it counts up.
         return await transact(self._client, actions, deadline, repeatable=True) is None
 

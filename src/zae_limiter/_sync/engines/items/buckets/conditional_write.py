@@ -10,11 +10,13 @@ from dataclasses import dataclass
 
 from zae_limiter._sync.engines.dynamodb.client import DynamoClient
 from zae_limiter.admission.request import Fate
+from zae_limiter.dynamodb import expressions
 from zae_limiter.exceptions import InfrastructureError, RateLimiterUnavailable, ZAELimiterError
 from zae_limiter.items.buckets.writes import PlannedWrite
 from zae_limiter.items.stored.attributes import Item
 from zae_limiter.items.stored.bucket import WRITE_ID, shows_write
-from zae_limiter.items.stored.update_expression import UpdateExpression
+from zae_limiter.items.stored.keys import Key
+from zae_limiter.items.stored.update import ItemUpdate
 from zae_limiter.transport.calls import Deadline
 from zae_limiter.transport.errors import ConditionFailed, NoAnswer, NotSent, ServerFault
 
@@ -49,7 +51,7 @@ class ConditionalWriter:
         may still arrive.
         """
         send_until, client = Deadline(deadline.left() * FIRST_SHARE), self._client
-        text = write.request.text(client.table)
+        text = expressions.text(write.request, client.table, "ALL_NEW")
         try:
             answer = client.call("UpdateItem", text, deadline=send_until, throttled=on_throttled)
         except ConditionFailed as refused:
@@ -67,9 +69,9 @@ class ConditionalWriter:
             return self._retry_guarded(write, ServerFault(NO_ITEM), deadline)
         return item
 
-    def read(self, key: Item, deadline: Deadline) -> Item | None:
+    def read(self, key: Key, deadline: Deadline) -> Item | None:
         """Read an item consistently."""
-        body = {"Key": key, "ConsistentRead": True}
+        body = {"Key": key.attributes, "ConsistentRead": True}
         answer = self._client.call("GetItem", body, deadline=deadline)
         return answer.get("Item")
 
@@ -105,7 +107,7 @@ class ConditionalWriter:
     def _repeat(
         self,
         write: PlannedWrite,
-        guarded: Callable[[], UpdateExpression],
+        guarded: Callable[[], ItemUpdate],
         doubt: ServerFault | NoAnswer,
         deadline: Deadline,
     ) -> Item:
@@ -114,7 +116,8 @@ class ConditionalWriter:
         However often it is sent, it is applied once: applying it changes the write id.
         """
         for _ in range(MAX_CLOSED_CONNECTIONS):
-            text = guarded().text(self._client.table)  # a bucket is created under another origin
+            again = guarded()  # a bucket is created under another origin
+            text = expressions.text(again, self._client.table, "ALL_NEW")
             try:
                 answer = self._client.call("UpdateItem", text, deadline=deadline)
                 item: Item = answer["Attributes"]
@@ -162,7 +165,7 @@ class LostWrite:
     """
 
     client: DynamoClient
-    key: Item
+    key: Key
     write_id: str
     previous_write_id: str | None
     arrives_until_s: float | None
@@ -182,7 +185,7 @@ class LostWrite:
         It was not made if the id of the write before it is still there, since an item shows the ids
         of its last writes without a gap. Otherwise too many writes have followed to tell.
         """
-        body = {"Key": self.key, "ConsistentRead": True}
+        body = {"Key": self.key.attributes, "ConsistentRead": True}
         answer = self.client.call("GetItem", body)
         item: Item | None = answer.get("Item")
         if shows_write(item, self.write_id):

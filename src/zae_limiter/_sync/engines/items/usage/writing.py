@@ -9,10 +9,11 @@ from functools import partial
 from zae_limiter._sync.engines.items.context import TableContext
 from zae_limiter.admission.usage import HourUsage
 from zae_limiter.concurrency.bounded import BoundedDict
+from zae_limiter.dynamodb import expressions
 from zae_limiter.exceptions import ZAELimiterError
 from zae_limiter.items.buckets.turning import BegunHour
 from zae_limiter.items.stored.bucket import BucketId, ShardId
-from zae_limiter.items.stored.update_expression import UpdateExpression
+from zae_limiter.items.stored.update import ItemUpdate
 from zae_limiter.items.stored.usage import day_row
 from zae_limiter.items.stored.usage.hours import HourState
 from zae_limiter.quiet_logging import quiet_logger
@@ -52,15 +53,10 @@ class UsageRows:
         stored = hours.origin, hours.finished.hour
         if stored in self._stored:
             return False
-        body = day_row.store_text(
-            self._client.table,
-            shard_id,
-            hours.origin,
-            [hours.finished],
-            self.kept_days,
-            closes=hours.closes_day,
-            returns_old=True,
+        update = day_row.store(
+            shard_id, hours.origin, [hours.finished], self.kept_days, closes=hours.closes_day
         )
+        body = expressions.text(update, self._client.table, "UPDATED_OLD")
         try:
             answer = self._client.call("UpdateItem", body, deadline=deadline, repeatable=True)
         except (NoAnswer, ServerFault) as error:
@@ -99,5 +95,6 @@ class UsageRows:
                 exc_info=True,
             )
 
-    def _write(self, update: UpdateExpression, deadline: Deadline) -> None:
-        self._client.call("UpdateItem", update.action(), deadline=deadline, repeatable=True)
+    def _write(self, update: ItemUpdate, deadline: Deadline) -> None:
+        body = expressions.body(update)
+        self._client.call("UpdateItem", body, deadline=deadline, repeatable=True)

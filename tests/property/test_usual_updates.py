@@ -10,9 +10,10 @@ from zae_limiter.admission.moves import Move
 from zae_limiter.admission.shards.tree import Shard
 from zae_limiter.admission.tally import Tally
 from zae_limiter.admission.usage import HourUsage
+from zae_limiter.dynamodb.expressions import text
+from zae_limiter.items.stored import keys
 from zae_limiter.items.stored.bucket import StoredBucket
-from zae_limiter.items.stored.bucket_updates import WriteTrailer
-from zae_limiter.items.stored.charge_template import TemplatedCharge
+from zae_limiter.items.stored.bucket_updates import WriteTrailer, balance_update
 from zae_limiter.items.stored.usage.clauses import HourCounts, HourForm
 from zae_limiter.items.stored.usage.hours import HourState
 
@@ -89,5 +90,9 @@ def test_a_write_is_filled_in_as_it_is_spelled(
     bucket = StoredBucket(image, "Dig-est_", hours, shard=Shard(0, shards))
     spot = (namespace, entity, resource, 0)
     for _ in range(2):  # the form is made, then used
-        write = TemplatedCharge(spot, made, stamp, bucket, version, counts)
-        assert json.loads(write.text(table)) == json.loads(write.update().text(table))
+        write = balance_update(
+            keys.bucket(*spot), made, stamp, bucket, version=version, counts=counts
+        )
+        filled = json.loads(text(write, table))
+        write.is_usual = False
+        assert filled == json.loads(text(write, table))
