@@ -13,7 +13,7 @@ checks it with the bounds of the move.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -687,31 +687,33 @@ def full_quota(rate: Rate, now_ms: int) -> LimitState:
     return LimitState(balance, rate, quota=QuotaState())
 
 
-def through_children(holds: Mapping[HoldName, int]) -> int:
-    """Return the part of held amounts that children of the entity hold as well."""
-    return sum([units for name, units in holds.items() if name.through_child])
+def held_usage(state: LimitState | None, now_ms: int | None = None) -> tuple[int, int]:
+    """Return the usage that calls hold of a limit, and the part that children hold as well.
 
-
-def dead_holds(state: LimitState, now_ms: int) -> dict[HoldName, int]:
-    """Return the held amounts of a quota that no call can hold any more.
-
-    Nobody has renewed them in time, or their window is over and they end with it.
+    Given a moment, it is only that of dead calls, which is no usage from then on: nobody has
+    renewed it in time, or its window is over and it ends with it.
     """
-    _, window = quota_terms(state.rate)
-    assert state.quota is not None, "only a quota has holds"
-    return {
-        name: units
-        for name, units in state.quota.holds.items()
-        if has_expired(name.expires_s, now_ms)
-        or (name.expires_s == NEVER_EXPIRES and end_ms(window, name.window) <= now_ms)
-    }
+    if state is None or state.quota is None or not state.quota.holds:
+        return 0, 0
+    holds = state.quota.holds
+    if now_ms is not None:
+        _, window = quota_terms(state.rate)
+        holds = {
+            name: units
+            for name, units in holds.items()
+            if has_expired(name.expires_s, now_ms)
+            or (name.expires_s == NEVER_EXPIRES and end_ms(window, name.window) <= now_ms)
+        }
+    of_children = [units for name, units in holds.items() if name.through_child]
+    return sum(holds.values()), sum(of_children)
 
 
 def _all_swept(state: LimitState, holds: HoldWrite) -> tuple[int, int]:
     """Let a write remove all that is held; return the change of usage, and that of children."""
     assert state.quota is not None, "only a quota has holds"
     holds.swept = dict(state.quota.holds)
-    return -sum(holds.swept.values()), -through_children(holds.swept)
+    units, of_children = held_usage(state)
+    return -units, -of_children
 
 
 def top_up_quota(key: str, state: LimitState, units: int, now_ms: int) -> QuotaMove:

@@ -20,9 +20,9 @@ from zae_limiter.admission.moves import rebase_move
 from zae_limiter.admission.quotas import (
     full_quota,
     has_same_windows,
+    held_usage,
     is_same_quota,
     rebase_quota,
-    through_children,
 )
 from zae_limiter.admission.shards.tree import Shard, effective
 from zae_limiter.admission.slots import with_slot_limits
@@ -142,9 +142,8 @@ def _at_quota(state: LimitState, rate: Rate, now_ms: int, number: int) -> LimitS
     if is_same_quota(state.rate, rate):
         after = replace(rebase_quota("", state, rate, now_ms).applied(state), rate=rate)
         return after if has_same_windows(state.rate, rate) else replace(after, number=number)
-    full, consumed = full_limit(rate, now_ms, number), state.consumed_milli
-    if state.quota is not None:
-        consumed -= sum(state.quota.holds.values())  # these calls count their costs at their ends
+    full, (held, _) = full_limit(rate, now_ms, number), held_usage(state)
+    consumed = state.consumed_milli - held  # these calls count their costs at their ends
     return replace(full, consumed_milli=consumed, counted_milli=state.counted_milli)
 
 
@@ -153,17 +152,13 @@ def _forget_dead_calls(limits: dict[str, LimitState], wanted: Collection[str], n
     for key, state in limits.items():
         quota = state.quota
         if key not in wanted and quota is not None and quota.holds and is_full(state, now_ms):
-            consumed = state.consumed_milli - sum(quota.holds.values())
+            consumed = state.consumed_milli - held_usage(state)[0]
             limits[key] = replace(state, consumed_milli=consumed, quota=quota._replace(holds={}))
 
 
 def _with_children_forgotten(image: BucketImage, limits: dict[str, LimitState]) -> BucketImage:
     """Return the bucket with other limits; what they forget of children is not their usage."""
-    forgotten = {
-        key: -units
-        for key, before in image.limits.items()
-        if (units := forgotten_of_children(before, limits[key]))
-    }
+    forgotten = forgotten_of_children(image.limits, limits)
     through = with_units_through_children(image.through_children, forgotten)
     return image._replace(limits=limits, through_children=through)
 
@@ -172,17 +167,17 @@ def _without_heritage(before: LimitState | None, after: LimitState) -> int:
     """Return the consumption of a limit after a re-base, without that of dropped limits."""
     if before is None:
         return 0
-    held = 0 if before.quota is None else sum(before.quota.holds.values())
-    left = 0 if after.quota is None else sum(after.quota.holds.values())
-    return before.consumed_milli - (held - left)
+    return before.consumed_milli - (held_usage(before)[0] - held_usage(after)[0])
 
 
-def forgotten_of_children(before: LimitState, after: LimitState | None) -> int:
-    """Return what calls of children held of a quota, and do not hold any more."""
-    if before.quota is None or not before.quota.holds:
-        return 0
-    left = 0 if after is None or after.quota is None else through_children(after.quota.holds)
-    return through_children(before.quota.holds) - left
+def forgotten_of_children(
+    before: Mapping[str, LimitState], after: Mapping[str, LimitState]
+) -> dict[str, int]:
+    """Return the change of the usage through children by what quotas forget, by stored name."""
+    changes = {
+        key: held_usage(after.get(key))[1] - held_usage(state)[1] for key, state in before.items()
+    }
+    return {key: change for key, change in changes.items() if change}
 
 
 def droppable(image: BucketImage, wanted: Collection[str], now_ms: int) -> list[str]:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from zae_limiter.admission.image import HOUR_MS, BucketImage, Rate, is_slots
 from zae_limiter.admission.in_force import InForce, plain_name
-from zae_limiter.admission.quotas import dead_holds, through_children
+from zae_limiter.admission.quotas import held_usage
 from zae_limiter.admission.tally import NO_TALLY, Tally
 from zae_limiter.models.timestamps import MILLI
 from zae_limiter.naming import CURRENCY, usage_name
@@ -108,12 +108,10 @@ def without_holds(image: BucketImage, now_ms: int | None = None) -> BucketImage:
     """
     limits, of_children = dict(image.limits), dict[str, int]()
     for key, state in image.limits.items():
-        if state.quota is not None and state.quota.holds:
-            held = state.quota.holds if now_ms is None else dead_holds(state, now_ms)
-            if held:
-                units = sum(held.values())
-                limits[key] = replace(state, consumed_milli=state.consumed_milli - units)
-                of_children[key] = -through_children(held)
+        units, units_of_children = held_usage(state, now_ms)
+        if units:
+            limits[key] = replace(state, consumed_milli=state.consumed_milli - units)
+            of_children[key] = -units_of_children
     if not of_children:
         return image
     through = with_units_through_children(image.through_children, of_children)

@@ -421,12 +421,12 @@ def rebase(
     counts, turn = None, Turn(context.write_id)
     turns = is_over(bucket, now_ms, usage_ms)
     keeps = turns
-    if _forgotten_of_children(bucket.image, target):
+    if forgotten_of_children(bucket.image.limits, target.limits):
         # A dropped limit would leave its counts to one that may count here.
         keeps = turns or has_room(without_drops(bucket.image, target).limits)
     drops = [] if keeps else _drops_of_one_write(bucket, target)
     target = _reachable(bucket, target, drops, turns=keeps)
-    forgotten = _forgotten_of_children(bucket.image, target)
+    forgotten = forgotten_of_children(bucket.image.limits, target.limits)
     added = HourUsage(now_ms // HOUR_MS, through_children=forgotten)
     if turns:
         counts = hour_counts(FreshBucket(bucket), bucket, now_ms, added, usage_ms=usage_ms)
@@ -462,15 +462,6 @@ def rebase(
         store_first=turn.store_first,
         begins_hour=turn.begins_hour,
     )
-
-
-def _forgotten_of_children(image: BucketImage, target: BucketImage) -> dict[str, int]:
-    """Return the change of the usage through children by what quotas forget, by stored name."""
-    return {
-        key: -units
-        for key, before in image.limits.items()
-        if (units := forgotten_of_children(before, target.limits.get(key)))
-    }
 
 
 def _reachable(
