@@ -358,7 +358,7 @@ def views_of_bucket(
 # --- the buckets of an entity ----------------------------------------------------------------
 
 
-class BucketLimit(NamedTuple):
+class UsedLimit(NamedTuple):
     """One limit of a bucket of one entity, with what is read for few buckets only."""
 
     view: LimitView
@@ -368,7 +368,7 @@ class BucketLimit(NamedTuple):
 
 def view_buckets(
     repository: SyncRepository, entity_id: str, resource: str | None = None
-) -> list[BucketLimit]:
+) -> list[UsedLimit]:
     """Return the limits of all buckets of an entity, or of its bucket on ``resource``."""
     states = repository.get_buckets(entity_id, resource)
     stored = {(state.resource, state.limit) for state in states}
@@ -381,7 +381,7 @@ def view_buckets(
         for view in views_of_bucket(bucket, shown.mode or ENFORCED):
             limit = view.state.limit
             is_current = (name, limit) in stored and limit in shown.limits
-            found.append(BucketLimit(view, not view.from_call and not is_current, last))
+            found.append(UsedLimit(view, not view.from_call and not is_current, last))
     return found
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from zae_limiter import SyncRepository
     from zae_limiter_ops.cli.shared.store import StoreLocation
-    from zae_limiter_ops.views.limit_view import BucketLimit
+    from zae_limiter_ops.views.limit_view import UsedLimit
 
 
 # The same value as in zae_limiter.models.bucket, which the help must not import.
@@ -112,7 +112,7 @@ def reset(
     report_buckets(output, entity_id, after)
 
 
-def _changes(before: list[BucketLimit], resource: str | None) -> str:
+def _changes(before: list[UsedLimit], resource: str | None) -> str:
     """Return the change of each limit by a reset, by resource if there are several."""
     by_resource: dict[str, list[str]] = {}
     for limit in before:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from zae_limiter_ops.cli.bucket.pages import ListedBucket, ListedLimit
     from zae_limiter_ops.cli.shared.namespace_pages import Namespaces
-    from zae_limiter_ops.views.limit_view import BucketLimit, LimitView
+    from zae_limiter_ops.views.limit_view import LimitView, UsedLimit
 
 BAR_WIDTH = 10  # characters: half of a character is five per cent
 # Colours by the beginning of a cell: the limits that do not admit a caller now.
@@ -95,7 +95,7 @@ def _full(view: LimitView) -> str:
     return "yes" if seconds <= 0 else f"in {format_duration(seconds)}"
 
 
-def _view_of(limit: BucketLimit) -> LimitView:
+def _view_of(limit: UsedLimit) -> LimitView:
     return limit.view
 
 
@@ -108,7 +108,7 @@ _VIEW_COLUMNS: tuple[Column[LimitView], ...] = (
     Column(title="1 token=", value=lambda view: describe_wait(view, view.retry_after_seconds)),
     Column(title="full=", value=_full),
 )
-SHOWN_COLUMNS: tuple[Column[BucketLimit], ...] = (
+SHOWN_COLUMNS: tuple[Column[UsedLimit], ...] = (
     *of_part(_VIEW_COLUMNS, _view_of),
     Column(key="limits_changed", value=lambda limit: limit.limits_changed),
     Column(key="last_used_hour", value=lambda limit: limit.last_used_hour),

@@ -15,10 +15,10 @@ from zae_limiter_ops.views.formatting import format_duration, format_hour, forma
 
 if TYPE_CHECKING:
     from zae_limiter._sync.repository import SyncRepository
-    from zae_limiter_ops.views.limit_view import BucketLimit, LimitView
+    from zae_limiter_ops.views.limit_view import LimitView, UsedLimit
 
 
-def report_buckets(output: str, entity_id: str, buckets: list[BucketLimit]) -> None:
+def report_buckets(output: str, entity_id: str, buckets: list[UsedLimit]) -> None:
     """Print the limits of the buckets of an entity, their pauses and their last use."""
     if output == "json":
         data = [json_of(SHOWN_COLUMNS, view) for view in buckets]
@@ -33,18 +33,18 @@ def report_buckets(output: str, entity_id: str, buckets: list[BucketLimit]) -> N
         _print_notes(output, entity_id, buckets)
 
 
-def _print_modes(buckets: list[BucketLimit]) -> None:
+def _print_modes(buckets: list[UsedLimit]) -> None:
     for view in _first_limits(buckets):
         if view.mode.source is not None:
             print_line(f"mode on {view.resource}: {view.mode.text}")
 
 
-def _first_limits(buckets: list[BucketLimit]) -> list[LimitView]:
+def _first_limits(buckets: list[UsedLimit]) -> list[LimitView]:
     """Return a limit of each bucket."""
     return list({limit.view.bucket: limit.view for limit in buckets}.values())
 
 
-def _print_windows(buckets: list[BucketLimit]) -> None:
+def _print_windows(buckets: list[UsedLimit]) -> None:
     """Print the use of each quota in its window."""
     from zae_limiter.models.window_text import describe_use
 
@@ -53,21 +53,21 @@ def _print_windows(buckets: list[BucketLimit]) -> None:
             print_line(f"on {view.resource}, {describe_use(view.state)}")
 
 
-def _print_pauses(buckets: list[BucketLimit]) -> None:
+def _print_pauses(buckets: list[UsedLimit]) -> None:
     for view in _first_limits(buckets):
         if view.paused_until is not None:
             left, until = format_duration(view.paused_seconds), format_time(view.paused_until)
             print_line(f"paused on {view.resource} until {until}, for {left} more")
 
 
-def _print_last_uses(buckets: list[BucketLimit]) -> None:
+def _print_last_uses(buckets: list[UsedLimit]) -> None:
     last_used = {limit.view.resource: limit.last_used_hour for limit in buckets}
     for resource, start in last_used.items():
         when = f"in the hour of {format_hour(start)}" if start else "not known"
         print_line(f"last use on {resource}: {when}")
 
 
-def _print_notes(output: str, entity_id: str, buckets: list[BucketLimit]) -> None:
+def _print_notes(output: str, entity_id: str, buckets: list[UsedLimit]) -> None:
     if any(limit.view.debt for limit in buckets):
         print_hint(output, "a level below zero is a debt: it stops every call until it is repaid")
     if any(limit.limits_changed for limit in buckets):

@@ -133,7 +133,7 @@ def _charged(explanation: Explanation) -> str:
 
 
 def _wait(status: LimitStatus) -> str:
-    if status.mode == "deny":
+    if status.is_denied:
         return "denied"
     if math.isinf(status.retry_after_seconds):
         return "never"
@@ -150,7 +150,7 @@ def _answer(explanation: Explanation) -> str:
             return f"ADMITTED in mode {', '.join(sorted(modes))}, whatever the levels are"
         return f"ADMITTED: every limit has enough{_unasked(explanation)}"
     worst = explanation.violations[0]
-    if worst.mode == "deny":
+    if worst.is_denied:
         return _denied(explanation, worst)
     short = f"{worst.limit_name} of {_bucket(explanation, worst)}"
     if math.isinf(worst.retry_after_seconds):
