@@ -178,8 +178,7 @@ def _tightness(status: LimitStatus) -> tuple[float, float]:
 
 def _remaining(status: LimitStatus) -> int | Decimal:
     """Return what a client could still take; 0 while the bucket is paused or denied."""
-    is_stopped = status.paused_seconds or status.mode == "deny"
-    return 0 if is_stopped else max(0, status.available)
+    return 0 if status.is_stopped else max(0, status.available)
 
 
 def _last_part(name: str) -> str:

@@ -36,7 +36,7 @@ def limited_by(statuses: Iterable[LimitStatus]) -> LimitedBy | None:
     if worst is None:
         return None
     limit = worst.limit_name
-    if worst.mode == "deny":
+    if worst.is_denied:
         limit = BY_DENY
     elif worst.paused_seconds:
         limit = BY_PAUSE

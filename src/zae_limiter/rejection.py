@@ -37,7 +37,7 @@ def description(error: RateLimitExceeded) -> str:
     primary = error.primary_violation
     if primary is None:
         return "rate limit exceeded"
-    if primary.mode == "deny":
+    if primary.is_denied:
         return _denial(primary)
     needs = f"{primary.limit_name} needs {primary.requested}, has {primary.available}"
     if primary.paused_seconds:

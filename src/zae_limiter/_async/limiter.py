@@ -210,8 +210,7 @@ class RateLimiter(Management, Unpicklable):
         levels: dict[str, int | Decimal] = {}
         stored = _prefers_stored("available", use_stored_limits)
         for status in await self._statuses(entity_id, resource, {}, limits, stored):
-            is_stopped = status.paused_seconds or status.mode == "deny"
-            available = min(0, status.available) if is_stopped else status.available
+            available = min(0, status.available) if status.is_stopped else status.available
             lowest = levels.get(status.limit_name, available)
             levels[status.limit_name] = min(lowest, available)
         return levels

@@ -18,7 +18,6 @@ from zae_limiter._sync.waiting_charge import sleep_for
 from zae_limiter.admission.request import Grant, Rejection
 from zae_limiter.admission.reservation import LATE_MS
 from zae_limiter.concurrency.waiter import Waiter
-from zae_limiter.models.switches import SwitchMode
 from zae_limiter.waiting.wait_time import WaitTime
 
 if TYPE_CHECKING:
@@ -75,7 +74,7 @@ class JointWaiting:
         A denied bucket is not waited for, even if the mode ends before the deadline.
         """
         left_s = self._time.left_s()
-        if left_s <= 0 or any(each.mode == SwitchMode.DENY.value for each in listed):
+        if left_s <= 0 or any(each.is_denied for each in listed):
             return None
         seconds = seconds_to_wait(listed, left_s, look_s)
         if seconds is not None and any(each.exceeded and each.limit.is_quota for each in listed):

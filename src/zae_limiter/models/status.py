@@ -54,6 +54,16 @@ class LimitStatus:
         """The tokens that the request lacks."""
         return max(0, self.requested - self.available)
 
+    @property
+    def is_denied(self) -> bool:
+        """Whether mode deny rejects every call."""
+        return self.mode == "deny"
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether a pause or mode deny rejects every call."""
+        return self.is_denied or self.paused_seconds > 0
+
     def as_dict(self) -> dict[str, Any]:
         """Return values for strict JSON; an infinite wait is None."""
         never = math.isinf(self.retry_after_seconds)
