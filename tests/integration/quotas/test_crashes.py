@@ -81,6 +81,7 @@ def check_kills(url, repo, processes, calls):
     assert state(repo).total_consumed_milli == sum(settled.values()) * 10**9
 
 
+@pytest.mark.fast("dynamodb")
 def test_the_holds_of_killed_processes_return(url, repo):
     check_kills(url, repo, processes=2, calls=5)
 
@@ -91,6 +92,7 @@ def test_the_holds_of_many_killed_processes_return(url, repo):
     check_kills(url, repo, processes=20, calls=10)
 
 
+@pytest.mark.fast("sqlite")
 def test_a_process_that_was_stopped_charges_its_costs_once(url, repo):
     with spenders(url, 1, 5) as (child, settled):
         [(pid, before)] = settled.items()

@@ -95,6 +95,7 @@ def test_a_lock_that_is_refused_while_waiting_for_another_process_is_asked_for_a
     assert is_open_to_others(path)
 
 
+@pytest.mark.each_value_once
 @pytest.mark.parametrize("kind", [TRY, WAIT], ids=["taking", "waiting"])
 def test_locks_that_are_refused_for_long_are_an_outage_that_ends(take, kernel, path, kind):
     held = HeldFile(path)

@@ -378,6 +378,7 @@ def test_a_slow_first_lookup_does_not_use_up_the_time_of_a_migration(credential_
         SyncRepository.builder().url(url).request_timeout(1.0).migrate()
 
 
+@pytest.mark.fast("create_table")
 @pytest.mark.parametrize("what", ["create_table", "export"])
 def test_a_slow_first_lookup_does_not_use_up_the_time_of_other_clients(
     credential_process, what, capsys

@@ -208,7 +208,7 @@ def test_what_a_portal_answers_is_no_answer(repository, portal, table, name):
     assert re.search("check endpoint_url|took too long", str(raised.value))
 
 
-FAST = 2  # each of them takes seconds: calls are made again until their time is over
+FAST = 1  # each of them takes seconds: calls are made again until their time is over
 
 
 @pytest.mark.parametrize(

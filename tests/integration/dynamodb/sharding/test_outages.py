@@ -257,6 +257,7 @@ async def test_shards_that_can_not_make_up_for_a_debt_owe_it_all_the_same(
     await client.refusal(rpm=25)  # a smaller one is admitted by a shard that has not heard of it
 
 
+@pytest.mark.fast("black_hole", "lose_answer")
 @pytest.mark.parametrize("kind", ["black_hole", "lose_answer", "error_before"])
 async def test_a_debt_in_an_outage_ends_in_time(world, proxy, client, kind):
     acquire = client.acquire(rpm=1)
