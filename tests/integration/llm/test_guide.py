@@ -156,8 +156,11 @@ async def test_a_mistake_about_the_model_leaves_the_total_alone(provider, limite
     assert not provider.requests
 
 
-def test_the_examples_can_be_pasted(tmp_path):
-    pasted = "\n\n".join(blocks(GUIDE, "python")) + "\n\nprint('end of the page')\n"
+@pytest.mark.parametrize("page", ["llm-integration", "llm-money"])
+def test_the_examples_can_be_pasted(page, tmp_path):
+    pasted = (
+        "\n\n".join(blocks(DOCS / f"guide/{page}.md", "python")) + "\n\nprint('end of the page')\n"
+    )
     done = subprocess.run(
         [sys.executable, "-m", "asyncio"],
         input=pasted,

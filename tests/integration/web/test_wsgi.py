@@ -173,7 +173,7 @@ def test_the_outcome_is_what_the_client_has_got(sync_limiter, fails):
 def test_the_cors_headers_of_the_guide_are_in_every_answer(sync_limiter, monkeypatch):
     monkeypatch.setenv("ZAEL_KEY_SECRET", "secret of this test")
     sync_limiter.set_resource_defaults("flask", [Limit.per_hour("rph", 3)])
-    guide = blocks(DOCS / "guide/web-frameworks.md", "py")
+    guide = blocks(DOCS / "guide/web-flask.md", "py")
     (source,) = [block for block in guide if "def with_cors" in block]
     app = Flask("test")
     app.get("/")(lambda: {"hello": "world"})
