@@ -85,6 +85,7 @@ NAMES = {
     "ashield": "shield",
     "async_shield": "shield",
     "asleep": "sleep",
+    "async_sleeping": "sleeping",
     "awithin": "within",
     # the language
     "StopAsyncIteration": "StopIteration",

@@ -31,7 +31,7 @@ from proof.harness.stores import STACK, Store, can_mount
 from tests.support.dynamodb.faults import Kind
 from zae_limiter._sync.engines.dynamodb.client import DynamoClient
 from zae_limiter.items.stored.attributes import Item
-from zae_limiter.transport.errors import ConditionFailed
+from zae_limiter.store_errors import ConditionFailed
 
 LATER = "requests twice, a second later"
 PEACE_S = 1.0

@@ -41,8 +41,8 @@ from zae_limiter import (
     Repository,
     ValidationError,
 )
+from zae_limiter.clock import Deadline
 from zae_limiter.items.stored.bucket import BucketId
-from zae_limiter.transport.calls import Deadline
 
 PAUSE_S = 0.004
 CLOCKS_EVERY_S = 0.25

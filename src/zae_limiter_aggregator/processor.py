@@ -19,7 +19,8 @@ from zae_limiter.exceptions import ZAELimiterError
 from zae_limiter.items.stored import keys
 from zae_limiter.items.version_record import refuse_newer_schema, usage_days_of
 from zae_limiter.naming import RESERVED_NAMESPACE, VERSION_RECORD
-from zae_limiter.transport.errors import ConditionFailed, Refused
+from zae_limiter.store_errors import ConditionFailed
+from zae_limiter.transport.errors import Refused
 from zae_limiter_aggregator import stream
 from zae_limiter_aggregator.archive import ArchiveObject, archive_objects
 from zae_limiter_aggregator.hours import FinishedHours, finished_hours

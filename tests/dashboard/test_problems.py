@@ -12,7 +12,8 @@ from zae_limiter import (
     ValidationError,
 )
 from zae_limiter.exceptions import EntityNotFoundError, PermissionDenied, VersionMismatchError
-from zae_limiter.transport.errors import NoAnswer, Refused
+from zae_limiter.store_errors import NoAnswer
+from zae_limiter.transport.errors import Refused
 from zae_limiter_dashboard.problems import problem_of
 from zae_limiter_ops.views.advice import GivenOptions
 

@@ -8,13 +8,8 @@ from hypothesis import strategies as st
 
 from zae_limiter.exceptions import IncompatibleSchemaError, ZAELimiterError
 from zae_limiter.items.stored.bucket import decode
-from zae_limiter.transport.errors import (
-    ConditionFailed,
-    NoAnswer,
-    ServerFault,
-    Throttled,
-    TransactionCanceled,
-)
+from zae_limiter.store_errors import ConditionFailed, NoAnswer, ServerFault, Throttled
+from zae_limiter.transport.errors import TransactionCanceled
 from zae_limiter.transport.messages import HttpResponse
 from zae_limiter.transport.responses import parse_response
 from zae_limiter.transport.shapes import has_shape, is_item

@@ -16,7 +16,8 @@ from tools.accept_aws.run import Run, say
 from tools.accept_aws.signing_hop import SigningHop
 from zae_limiter._sync.engines.dynamodb.client import DynamoClient
 from zae_limiter._sync.engines.dynamodb.provisioning import make_table, remove_table
-from zae_limiter.transport.errors import ConditionFailed, Refused, TransactionCanceled
+from zae_limiter.store_errors import ConditionFailed
+from zae_limiter.transport.errors import Refused, TransactionCanceled
 
 ROOT = Path(__file__).parents[2]
 CONTRACT = "tests/contract/_async"

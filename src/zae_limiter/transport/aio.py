@@ -252,10 +252,6 @@ class ConnectionPool:
         return connection
 
 
-async def asleep(seconds: float) -> None:
-    await asyncio.sleep(seconds)
-
-
 async def aoutcome(future: Future[T], seconds: float) -> T:
     """Wait for the result of another thread; raises TimeoutError after ``seconds``."""
     if future.done():

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zae_limiter.exceptions import PermissionDenied, ValidationError, ZAELimiterError
-from zae_limiter.transport.errors import NotSent
+from zae_limiter.store_errors import NotSent
 from zae_limiter.transport.messages import Endpoint, parse_endpoint
 from zae_limiter.transport.signing import Credentials
 

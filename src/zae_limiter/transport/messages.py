@@ -10,7 +10,7 @@ from typing import NamedTuple
 from urllib.parse import quote, urlsplit
 
 from zae_limiter.exceptions import ValidationError
-from zae_limiter.transport.errors import NoAnswer, NotSent
+from zae_limiter.store_errors import NoAnswer, NotSent
 
 # The limit of one event loop: DynamoDB needs far fewer, and a process has more file descriptors.
 MAX_CONNECTIONS = 256

@@ -6,15 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from zae_limiter.exceptions import InfrastructureNotFoundError
-from zae_limiter.transport.errors import (
-    ConditionFailed,
-    Denied,
-    Reason,
-    Refused,
-    ServerFault,
-    Throttled,
-    TransactionCanceled,
-)
+from zae_limiter.store_errors import ConditionFailed, ServerFault, Throttled
+from zae_limiter.transport.errors import Denied, Reason, Refused, TransactionCanceled
 from zae_limiter.transport.messages import HttpResponse
 from zae_limiter.transport.shapes import are_reasons
 

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any
 from zlib import crc32
 
-from zae_limiter.transport.errors import NoAnswer
+from zae_limiter.store_errors import NoAnswer
 from zae_limiter.transport.messages import HttpResponse
 from zae_limiter.transport.refusals import error_of
 from zae_limiter.transport.shapes import FIELDS, has_shape

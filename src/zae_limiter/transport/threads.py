@@ -225,10 +225,6 @@ def _left(until: float) -> float:
     return left
 
 
-def sleep(seconds: float) -> None:
-    time.sleep(seconds)
-
-
 def outcome(future: Future[T], seconds: float) -> T:
     """Wait for the result of another thread; raises TimeoutError after ``seconds``."""
     return future.result(seconds)

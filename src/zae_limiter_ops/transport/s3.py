@@ -10,15 +10,17 @@ from hmac import digest
 from typing import NamedTuple
 from urllib.parse import quote
 
+from zae_limiter.concurrency.sleeping import sleep
 from zae_limiter.exceptions import RateLimiterUnavailable
+from zae_limiter.store_errors import NotSent, ServerFault, Throttled
 from zae_limiter.transport.access import find_destination
 from zae_limiter.transport.aws_config import AwsConfig
 from zae_limiter.transport.calls import Deadline, Retries
-from zae_limiter.transport.errors import Denied, NotSent, Refused, ServerFault, Throttled
+from zae_limiter.transport.errors import Denied, Refused
 from zae_limiter.transport.messages import Destination, Endpoint, HttpResponse, parse_endpoint
 from zae_limiter.transport.proxy import check_forwarded
 from zae_limiter.transport.signing import USER_AGENT, Credentials, signing_key
-from zae_limiter.transport.threads import Http, sleep
+from zae_limiter.transport.threads import Http
 from zae_limiter_ops.transport.partitions import s3_host
 
 SERVICE = "s3"

@@ -92,7 +92,7 @@ def in_shell_terms(error: Exception, given: GivenOptions) -> str:
 
 
 def _is_connection_error(error: Exception) -> bool:
-    from zae_limiter.transport.errors import NoAnswer, NotSent
+    from zae_limiter.store_errors import NoAnswer, NotSent
 
     return isinstance(error, NoAnswer | NotSent)
 

@@ -11,10 +11,10 @@ from zae_limiter._sync.builder import SyncRepositoryBuilder
 from zae_limiter._sync.engines.dynamodb.open import open_dynamodb
 from zae_limiter.admission.request import Grant
 from zae_limiter.admission.shards.tree import Shard
+from zae_limiter.clock import Deadline
 from zae_limiter.items.stored.bucket import BucketId
 from zae_limiter.settings import Settings
 from zae_limiter.store_url import parse_url
-from zae_limiter.transport.calls import Deadline
 
 HALVES = (Shard(0, 1),)
 THREE = (Shard(0, 1), Shard(0, 2))  # quarters 0 and 2, and half 1

@@ -21,7 +21,8 @@ from tests.support.recorded_run import AT_MOST_S, recorded_run
 from tests.unit.dynamodb.test_longest_writes import KINDS, SETS
 from zae_limiter._sync.engines.dynamodb.client import DynamoClient
 from zae_limiter._sync.engines.dynamodb.provisioning import make_table
-from zae_limiter.transport.errors import ConditionFailed, Refused, TransactionCanceled
+from zae_limiter.store_errors import ConditionFailed
+from zae_limiter.transport.errors import Refused, TransactionCanceled
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs/contributing/other-servers.md"

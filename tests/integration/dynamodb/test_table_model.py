@@ -9,7 +9,8 @@ from tests.support.dynamodb.model import ModelTable, Refusal
 from tests.support.dynamodb.shared import shared_endpoint
 from tests.support.dynamodb.tables import empty_table
 from zae_limiter._sync.engines.dynamodb.client import DynamoClient
-from zae_limiter.transport.errors import ConditionFailed, Refused, TransactionCanceled
+from zae_limiter.store_errors import ConditionFailed
+from zae_limiter.transport.errors import Refused, TransactionCanceled
 
 NUMBERS, TEXTS = ("a", "b", "c", "d"), ("o", "p")
 ROUNDS, STEPS = 12, 60

@@ -10,7 +10,7 @@ from zae_limiter_contract.stopwatch import Stopwatch
 
 from tests.integration.transport import scripted
 from tests.integration.transport.scripted import Script, refuse
-from zae_limiter.clock import ServerClock
+from zae_limiter.clock import Deadline, ServerClock
 from zae_limiter.exceptions import (
     InfrastructureError,
     InfrastructureNotFoundError,
@@ -18,16 +18,8 @@ from zae_limiter.exceptions import (
     RateLimiterUnavailable,
     ValidationError,
 )
-from zae_limiter.transport.calls import Deadline
-from zae_limiter.transport.errors import (
-    ConditionFailed,
-    NoAnswer,
-    NotSent,
-    Refused,
-    ServerFault,
-    Throttled,
-    TransactionCanceled,
-)
+from zae_limiter.store_errors import ConditionFailed, NoAnswer, NotSent, ServerFault, Throttled
+from zae_limiter.transport.errors import Refused, TransactionCanceled
 
 KEY = {"Key": {"PK": {"S": "one"}}}
 CANCELED = "com.amazonaws.dynamodb.v20120810#TransactionCanceledException"

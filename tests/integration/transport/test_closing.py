@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from tests.integration.transport.trees import request
+from zae_limiter.store_errors import NoAnswer, NotSent
 from zae_limiter.transport.aio import AHttp
-from zae_limiter.transport.errors import NoAnswer, NotSent
 from zae_limiter.transport.messages import MAX_CONNECTIONS
 
 WAITING = 5

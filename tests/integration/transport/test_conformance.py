@@ -8,7 +8,7 @@ from zae_limiter_contract.stopwatch import Stopwatch
 
 from tests.integration.transport import scripted
 from tests.integration.transport.scripted import Script, full_listener
-from zae_limiter.transport.errors import NoAnswer, NotSent
+from zae_limiter.store_errors import NoAnswer, NotSent
 from zae_limiter.transport.messages import MAX_CONNECTIONS
 
 CUT = b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n12345"

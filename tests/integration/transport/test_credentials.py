@@ -19,8 +19,8 @@ from tests.support.dynamodb import shared_endpoint
 from tests.support.dynamodb.tables import store_url
 from zae_limiter import SyncRepository
 from zae_limiter.exceptions import InfrastructureNotFoundError, PermissionDenied, ValidationError
+from zae_limiter.store_errors import NotSent
 from zae_limiter.transport.aws_config import AwsConfig
-from zae_limiter.transport.errors import NotSent
 from zae_limiter_ops.cli.app import app
 from zae_limiter_ops.cli.shared.errors import run
 

@@ -7,7 +7,7 @@ from zae_limiter_contract.stopwatch import Stopwatch
 
 from tests.integration.transport import scripted
 from tests.integration.transport.scripted import Script
-from zae_limiter.transport.errors import NoAnswer
+from zae_limiter.store_errors import NoAnswer
 
 
 def echo_after(seconds):

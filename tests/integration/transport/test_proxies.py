@@ -15,7 +15,7 @@ from tests.integration.transport.scripted import Script, wait_for_requests
 from tests.support.dynamodb import shared_endpoint
 from zae_limiter._async.engines.dynamodb.client import DynamoClient
 from zae_limiter.exceptions import InfrastructureError, PermissionDenied, ValidationError
-from zae_limiter.transport.errors import ConditionFailed, NoAnswer, NotSent, ServerFault
+from zae_limiter.store_errors import ConditionFailed, NoAnswer, NotSent, ServerFault
 
 KEY = {"Key": {"PK": {"S": "one"}}}
 SCHEMA = {

@@ -6,7 +6,8 @@ from tests.integration.transport.trees import AsyncClient, SyncClient
 from tests.support.dynamodb import DynamoServer, Proxy, shared_endpoint
 from zae_limiter.clock import ServerClock
 from zae_limiter.exceptions import InfrastructureNotFoundError
-from zae_limiter.transport.errors import ConditionFailed, NotSent, Refused, TransactionCanceled
+from zae_limiter.store_errors import ConditionFailed, NotSent
+from zae_limiter.transport.errors import Refused, TransactionCanceled
 
 SCHEMA = {
     "KeySchema": [{"AttributeName": "PK", "KeyType": "HASH"}],

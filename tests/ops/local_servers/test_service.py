@@ -20,7 +20,7 @@ from tests.ops.cli.test_reference import LEAVES, documented
 from tests.support.dynamodb import DynamoServer
 from zae_limiter import Limit, RateLimiterUnavailable, SyncRateLimiter, SyncRepository
 from zae_limiter._sync.engines.dynamodb.client import DynamoClient
-from zae_limiter.transport.calls import Deadline
+from zae_limiter.clock import Deadline
 from zae_limiter_ops.local import HOST, processes, store_url
 from zae_limiter_ops.local.service import LocalService
 

@@ -7,7 +7,8 @@ from botocore.auth import S3SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials as TheirCredentials
 
-from zae_limiter.transport.errors import Denied, Refused, ServerFault, Throttled
+from zae_limiter.store_errors import ServerFault, Throttled
+from zae_limiter.transport.errors import Denied, Refused
 from zae_limiter.transport.messages import Destination, HttpResponse, parse_endpoint
 from zae_limiter.transport.proxy import Proxy
 from zae_limiter.transport.signing import Credentials

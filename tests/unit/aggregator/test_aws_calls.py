@@ -11,7 +11,8 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
 from tests.support.endpoint_rules import rules_of
-from zae_limiter.transport.errors import Denied, NotSent, Refused
+from zae_limiter.store_errors import NotSent
+from zae_limiter.transport.errors import Denied, Refused
 from zae_limiter_aggregator.handler import AwsCalls
 from zae_limiter_ops.transport.partitions import dynamodb_endpoint, s3_host, url_suffix
 from zae_limiter_ops.transport.s3 import ObjectStore

@@ -16,7 +16,8 @@ from zae_limiter.items.stored import keys, system
 from zae_limiter.items.stored.bucket import BucketId
 from zae_limiter.items.stored.keys import Key
 from zae_limiter.items.stored.usage import day_row, hours
-from zae_limiter.transport.errors import ConditionFailed, Denied, Refused, ServerFault, Throttled
+from zae_limiter.store_errors import ConditionFailed, ServerFault, Throttled
+from zae_limiter.transport.errors import Denied, Refused
 from zae_limiter_aggregator.processor import Processor
 from zae_limiter_aggregator.report import Log
 

@@ -10,7 +10,7 @@ from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.shards.tree import Shard
 from zae_limiter.items.buckets.changes import BucketChange
 from zae_limiter.items.buckets.outcomes import Applied, Rejected, outcomes_behind_others
-from zae_limiter.transport.errors import NoAnswer
+from zae_limiter.store_errors import NoAnswer
 
 OTHERS = InForce((Limit.per_minute("rpm", 99),), ConfigSource.SYSTEM, 1)
 CHARGE = BucketChange(IN_FORCE, {"rpm": 1000}, is_charge=True)

@@ -1,6 +1,6 @@
 from zae_limiter._sync.engines.dynamodb.requests import FIRST_PAUSE_S, BoundedBackoff
+from zae_limiter.clock import Deadline
 from zae_limiter.items.recent_changes import MAX_NAMESPACES, RecentChanges
-from zae_limiter.transport.calls import Deadline
 
 
 def test_what_was_changed_a_moment_ago_is_known():

@@ -5,13 +5,13 @@ import time
 import pytest
 
 from zae_limiter.admission.in_force import InForce
+from zae_limiter.clock import Deadline
 from zae_limiter.items.buckets.changes import BucketChange
 from zae_limiter.items.buckets.pending import PendingChange
 from zae_limiter.items.buckets.write_queue import MAX_GROUP, WriteQueues
 from zae_limiter.items.stored.bucket import BucketId
 from zae_limiter.models.config import ConfigSource
 from zae_limiter.models.limit import Limit
-from zae_limiter.transport.calls import Deadline
 
 BUCKET = BucketId("ns", "user-1", "api")
 LIMITS = InForce((Limit.per_minute("rpm", 10),), ConfigSource.SYSTEM, 1)

@@ -2,13 +2,8 @@ import json
 
 import pytest
 
-from zae_limiter.transport.errors import (
-    Denied,
-    Refused,
-    ServerFault,
-    Throttled,
-    TransactionCanceled,
-)
+from zae_limiter.store_errors import ServerFault, Throttled
+from zae_limiter.transport.errors import Denied, Refused, TransactionCanceled
 from zae_limiter.transport.messages import HttpResponse
 from zae_limiter.transport.responses import date_ms, parse_response
 

@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
+from zae_limiter.store_errors import NotSent
 from zae_limiter.transport.access import AccessSource
-from zae_limiter.transport.errors import NotSent
 from zae_limiter.transport.sockets import Resolver
 
 SOON_S = 10

@@ -18,7 +18,7 @@ from zae_limiter.items.buckets.changes import BucketChange, total
 from zae_limiter.items.buckets.planned_quotas import PlannedQuotas
 from zae_limiter.items.buckets.planned_slots import Moments
 from zae_limiter.items.stored.bucket import StoredBucket
-from zae_limiter.transport.errors import NoAnswer
+from zae_limiter.store_errors import NoAnswer
 
 
 @dataclass(slots=True)

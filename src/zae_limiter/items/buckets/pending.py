@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from zae_limiter.admission.request import Charge, ChargeRequest, Settlement
-from zae_limiter.clock import Clock
+from zae_limiter.clock import Clock, Deadline
 from zae_limiter.concurrency.waiter import Wakeable
 from zae_limiter.items.buckets.changes import BucketChange
 from zae_limiter.items.buckets.outcomes import Outcome
 from zae_limiter.items.stored.bucket import BucketId
-from zae_limiter.transport.calls import Deadline
 
 
 class PendingChange:

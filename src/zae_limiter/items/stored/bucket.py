@@ -77,7 +77,7 @@ from zae_limiter.items.stored.usage.hours import (
     HourState,
 )
 from zae_limiter.models.timestamps import MILLI
-from zae_limiter.transport.errors import ServerFault
+from zae_limiter.store_errors import ServerFault
 from zae_limiter.transport.shapes import is_item
 
 BALANCE, CONSUMED, PARAMETERS, MERGED = "t_", "c_", "p_", "m_"

@@ -22,6 +22,7 @@ from zae_limiter._async.engines.items.engine import DynamoEngine
 from zae_limiter._version import __version__
 from zae_limiter.clock import ServerClock
 from zae_limiter.clock.backoff import Backoff
+from zae_limiter.concurrency.async_sleeping import asleep
 from zae_limiter.dynamodb import table
 from zae_limiter.exceptions import (
     InfrastructureNotFoundError,
@@ -32,12 +33,9 @@ from zae_limiter.items import version_record
 from zae_limiter.models.stack import StackOptions
 from zae_limiter.naming import RESERVED_NAMESPACE, VERSION_RECORD
 from zae_limiter.settings import Settings
-from zae_limiter.transport.aio import asleep  # unasync: remove
 from zae_limiter_ops._async.infra.stack_manager import OnEvent, StackChange, StackManager
 from zae_limiter_ops.infra import names, packages, progress
 from zae_limiter_ops.transport.control import FIRST_ANSWER_S, AControl, ControlError
-
-# sync: from zae_limiter.transport.threads import sleep
 
 DEFAULT_NAMESPACE = "default"
 REQUEST_TIMEOUT_S = 10.0  # longer than an acquire's: only a deployment waits for these calls

@@ -9,17 +9,15 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from zae_limiter.clock.backoff import Backoff
+from zae_limiter.concurrency.async_sleeping import asleep
 from zae_limiter.exceptions import StackOperationError
 from zae_limiter.models.stack import StackOptions
 from zae_limiter.naming import MAX_STACK_LENGTH, check_stack_name
 from zae_limiter.shell_words import command_line
-from zae_limiter.transport.aio import asleep  # unasync: remove
 from zae_limiter_ops.infra import names, parameters, progress
 from zae_limiter_ops.infra.progress import StackEvent
 from zae_limiter_ops.infra.template import template
 from zae_limiter_ops.transport.control import AControl, ControlError
-
-# sync: from zae_limiter.transport.threads import sleep
 
 CAPABILITIES = ["CAPABILITY_NAMED_IAM"]
 FIRST_PAUSE_S = 0.1  # a local control plane is done at once

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 from zae_limiter import schema
 from zae_limiter._async.engines.dynamodb.client import DynamoClient
 from zae_limiter._async.engines.dynamodb.requests import Query, get_item
+from zae_limiter.clock import Deadline
+from zae_limiter.concurrency.async_sleeping import asleep
 from zae_limiter.dynamodb.foreign import COMPOSITE, is_ours
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.items.stored import keys
@@ -15,11 +17,7 @@ from zae_limiter.items.stored.attributes import Item, s, text
 from zae_limiter.items.stored.system import NAME_PREFIX
 from zae_limiter.naming import RESERVED_NAMESPACE
 from zae_limiter.shell_words import command_line
-from zae_limiter.transport.aio import asleep  # unasync: remove
-from zae_limiter.transport.calls import Deadline
 from zae_limiter_ops.manifest.foreign_forms import CompositeReader, Found, PerLimitReader, Reader
-
-# sync: from zae_limiter.transport.threads import sleep
 
 PAGE_ITEMS = 500  # a page of small items costs about 30 read units; DynamoDB ends it at 1 MB
 CALL_S = 30.0  # a table that throttles may delay the reading, but must not end it

@@ -8,16 +8,14 @@ from zae_limiter._async.repository.context import Context
 from zae_limiter.admission.configuration import Guard
 from zae_limiter.clock import Deadline
 from zae_limiter.clock.backoff import Backoff
+from zae_limiter.concurrency.async_sleeping import asleep
 from zae_limiter.exceptions import ZAELimiterError
 from zae_limiter.models.timestamps import iso_from_ms
 from zae_limiter.naming import new_event_id
-from zae_limiter.transport.aio import asleep  # unasync: remove
 from zae_limiter_ops._async.provisioner.live import Document, StateReader
 from zae_limiter_ops.manifest import state
 from zae_limiter_ops.manifest.problems import ApplyConflict
 from zae_limiter_ops.manifest.state import FIRST_PAGE, ApplyLease, Managed, page_key
-
-# sync: from zae_limiter.transport.threads import sleep
 
 FIRST_PAUSE_S = 0.1  # a small manifest is applied in less time
 LONGEST_PAUSE_S = 2.0

@@ -24,6 +24,7 @@ from zae_limiter._sync.engines.items.engine import DynamoEngine
 from zae_limiter._version import __version__
 from zae_limiter.clock import ServerClock
 from zae_limiter.clock.backoff import Backoff
+from zae_limiter.concurrency.sleeping import sleep
 from zae_limiter.dynamodb import table
 from zae_limiter.exceptions import (
     InfrastructureNotFoundError,
@@ -34,7 +35,6 @@ from zae_limiter.items import version_record
 from zae_limiter.models.stack import StackOptions
 from zae_limiter.naming import RESERVED_NAMESPACE, VERSION_RECORD
 from zae_limiter.settings import Settings
-from zae_limiter.transport.threads import sleep
 from zae_limiter_ops._sync.infra.stack_manager import OnEvent, StackChange, SyncStackManager
 from zae_limiter_ops.infra import names, packages, progress
 from zae_limiter_ops.transport.control import FIRST_ANSWER_S, Control, ControlError

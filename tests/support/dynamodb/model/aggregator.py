@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.support.dynamodb.model.table import Change, ModelTable, Refusal
 from tests.support.dynamodb.model.time import VirtualTime
-from zae_limiter.transport.errors import NoAnswer
+from zae_limiter.store_errors import NoAnswer
 from zae_limiter_aggregator.processor import Processor
 from zae_limiter_aggregator.report import Log
 

@@ -15,17 +15,9 @@ from zae_limiter._async.engines.dynamodb.client import READS
 from zae_limiter.concurrency.async_shield import ShieldedFuture
 from zae_limiter.exceptions import InfrastructureError, RateLimiterUnavailable
 from zae_limiter.items.counters import Counters
+from zae_limiter.store_errors import ConditionFailed, NoAnswer, NotSent, ServerFault, Throttled
 from zae_limiter.transport.calls import Deadline, Retries
-from zae_limiter.transport.errors import (
-    ConditionFailed,
-    NoAnswer,
-    NotSent,
-    Reason,
-    Refused,
-    ServerFault,
-    Throttled,
-    TransactionCanceled,
-)
+from zae_limiter.transport.errors import Reason, Refused, TransactionCanceled
 
 WRITES = frozenset({"UpdateItem", "PutItem", "DeleteItem", "TransactWriteItems", "BatchWriteItem"})
 FAULTS = (

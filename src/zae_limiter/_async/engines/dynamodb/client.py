@@ -10,16 +10,18 @@ from math import inf
 from typing import Any
 
 from zae_limiter.clock import ServerClock
+from zae_limiter.concurrency.async_sleeping import asleep
 from zae_limiter.exceptions import RateLimiterUnavailable, ValidationError
 from zae_limiter.items.counters import Counters
+from zae_limiter.store_errors import NotSent
 from zae_limiter.transport.access import Access, AccessSource
-from zae_limiter.transport.aio import AHttp, aoutcome, asleep  # unasync: remove
+from zae_limiter.transport.aio import AHttp, aoutcome  # unasync: remove
 from zae_limiter.transport.calls import Deadline, InFlightCall, InFlightCalls, Retries
-from zae_limiter.transport.errors import Denied, NotSent
+from zae_limiter.transport.errors import Denied
 
 # sync: from functools import partial
 # sync: from zae_limiter.concurrency.shield import shield
-# sync: from zae_limiter.transport.threads import Http, outcome, sleep
+# sync: from zae_limiter.transport.threads import Http, outcome
 from zae_limiter.transport.messages import HttpResponse
 from zae_limiter.transport.proxy import check_forwarded
 from zae_limiter.transport.responses import (
@@ -107,7 +109,7 @@ class DynamoClient:
         A request that was not carried out is retried within the deadline. If the outcome is
         unknown, only reads and ``repeatable`` requests are retried. ``throttled`` is called
         whenever the item may be written too often. Raises the errors of
-        ``zae_limiter.transport.errors``.
+        ``zae_limiter.store_errors`` and ``zae_limiter.transport.errors``.
         """
         if not isinstance(body, str):
             if "TableName" not in body and operation not in _NAME_NO_TABLE:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from zae_limiter._async.engines.dynamodb.client import DynamoClient
+from zae_limiter.clock import Deadline
 from zae_limiter.clock.backoff import Backoff
+from zae_limiter.concurrency.async_sleeping import asleep
 from zae_limiter.dynamodb import table
 from zae_limiter.exceptions import (
     InfrastructureNotFoundError,
@@ -11,11 +13,7 @@ from zae_limiter.exceptions import (
     RateLimiterUnavailable,
 )
 from zae_limiter.quiet_logging import quiet_logger
-from zae_limiter.transport.aio import asleep  # unasync: remove
-from zae_limiter.transport.calls import Deadline
 from zae_limiter.transport.errors import Refused
-
-# sync: from zae_limiter.transport.threads import sleep
 
 CALL_S = 10.0  # requests about tables take longer than those about items
 READY_WITHIN_S = 300.0  # AWS creates a table with indexes in well under a minute

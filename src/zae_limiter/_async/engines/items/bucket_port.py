@@ -56,7 +56,7 @@ from zae_limiter.items.sharding.throttling import ThrottledItems
 from zae_limiter.items.stored.bucket import BucketId
 from zae_limiter.models.audit import AuditedChange
 from zae_limiter.models.bucket import BucketEntry, BucketState, ResourceCapacity
-from zae_limiter.transport.errors import NoAnswer, ServerFault
+from zae_limiter.store_errors import NoAnswer, ServerFault
 
 UNKNOWN = (NoAnswer, ServerFault)
 MAY_BE_COMMITTED = (Applied, *UNKNOWN)

@@ -8,6 +8,7 @@ from zae_limiter._async.engines.dynamodb.requests import batch_get, get_item
 from zae_limiter._async.engines.items.context import TableContext
 from zae_limiter._async.engines.items.transactions import TransactionPlan
 from zae_limiter.admission.configuration import Guard
+from zae_limiter.clock import Deadline
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.items.stored import guarded_writes as guarded
 from zae_limiter.items.stored import keys, system
@@ -19,7 +20,6 @@ from zae_limiter.items.stored.attributes import (
     text,
 )
 from zae_limiter.items.stored.update import ItemWrite
-from zae_limiter.transport.calls import Deadline
 
 
 class DynamoDocuments:

@@ -22,7 +22,7 @@ from zae_limiter.admission.thresholds import (
     exhausted_mark,
     exhaustion,
 )
-from zae_limiter.clock import Clock
+from zae_limiter.clock import Clock, Deadline
 from zae_limiter.dynamodb import expressions
 from zae_limiter.exceptions import ZAELimiterError
 from zae_limiter.items.buckets.cache import BucketCache
@@ -31,8 +31,7 @@ from zae_limiter.items.stored import keys
 from zae_limiter.items.stored.bucket import BucketId, StoredBucket
 from zae_limiter.items.stored.bucket_updates import mark_write
 from zae_limiter.quiet_logging import quiet_logger
-from zae_limiter.transport.calls import Deadline
-from zae_limiter.transport.errors import ConditionFailed, NoAnswer, ServerFault
+from zae_limiter.store_errors import ConditionFailed, NoAnswer, ServerFault
 
 ATTEMPTS = 3  # a refused mark is due again if the bucket has other limits or another window
 RETRY_AFTER_S = 0.25  # after a failure; acquires need the throughput of the item, too

@@ -14,11 +14,13 @@ from typing import Any
 
 from zae_limiter.clock import ServerClock
 from zae_limiter.concurrency.shield import shield
+from zae_limiter.concurrency.sleeping import sleep
 from zae_limiter.exceptions import RateLimiterUnavailable, ValidationError
 from zae_limiter.items.counters import Counters
+from zae_limiter.store_errors import NotSent
 from zae_limiter.transport.access import Access, AccessSource
 from zae_limiter.transport.calls import Deadline, InFlightCall, InFlightCalls, Retries
-from zae_limiter.transport.errors import Denied, NotSent
+from zae_limiter.transport.errors import Denied
 from zae_limiter.transport.messages import HttpResponse
 from zae_limiter.transport.proxy import check_forwarded
 from zae_limiter.transport.responses import (
@@ -27,7 +29,7 @@ from zae_limiter.transport.responses import (
     has_error_of_dynamodb,
     parse_response,
 )
-from zae_limiter.transport.threads import Http, outcome, sleep
+from zae_limiter.transport.threads import Http, outcome
 
 # A hundred times the usual answer time, and still bearable for the limiter's own callers.
 DEFAULT_TIMEOUT_S = 2.0
@@ -107,7 +109,7 @@ class DynamoClient:
         A request that was not carried out is retried within the deadline. If the outcome is
         unknown, only reads and ``repeatable`` requests are retried. ``throttled`` is called
         whenever the item may be written too often. Raises the errors of
-        ``zae_limiter.transport.errors``.
+        ``zae_limiter.store_errors`` and ``zae_limiter.transport.errors``.
         """
         if not isinstance(body, str):
             if "TableName" not in body and operation not in _NAME_NO_TABLE:

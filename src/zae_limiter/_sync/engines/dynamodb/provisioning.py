@@ -5,7 +5,9 @@
 from __future__ import annotations
 
 from zae_limiter._sync.engines.dynamodb.client import DynamoClient
+from zae_limiter.clock import Deadline
 from zae_limiter.clock.backoff import Backoff
+from zae_limiter.concurrency.sleeping import sleep
 from zae_limiter.dynamodb import table
 from zae_limiter.exceptions import (
     InfrastructureNotFoundError,
@@ -13,9 +15,7 @@ from zae_limiter.exceptions import (
     RateLimiterUnavailable,
 )
 from zae_limiter.quiet_logging import quiet_logger
-from zae_limiter.transport.calls import Deadline
 from zae_limiter.transport.errors import Refused
-from zae_limiter.transport.threads import sleep
 
 CALL_S = 10.0  # requests about tables take longer than those about items
 READY_WITHIN_S = 300.0  # AWS creates a table with indexes in well under a minute

@@ -12,6 +12,7 @@ from zae_limiter._sync.engines.items.transactions import TransactionPlan
 from zae_limiter._sync.engines.items.usage.writing import UsageRows
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.settle import paused_until
+from zae_limiter.clock import Deadline
 from zae_limiter.items.buckets.cache import BucketCache
 from zae_limiter.items.buckets.pauses import (
     CreatedBucket,
@@ -23,7 +24,6 @@ from zae_limiter.items.buckets.turning import BegunHour
 from zae_limiter.items.stored import keys
 from zae_limiter.items.stored.bucket import BucketId
 from zae_limiter.models.audit import AuditedChange, pause_event
-from zae_limiter.transport.calls import Deadline
 
 
 class BucketPauses:

@@ -18,6 +18,7 @@ from zae_limiter._sync.engines.dynamodb.requests import (
 from zae_limiter._sync.engines.items.context import TableContext
 from zae_limiter._sync.engines.items.transactions import TransactionPlan
 from zae_limiter.admission.configuration import ConfigBatch, Revised
+from zae_limiter.clock import Deadline
 from zae_limiter.items.stored import config_writes, configs, entities, keys, registries
 from zae_limiter.items.stored import guarded_writes as guarded
 from zae_limiter.items.stored.attributes import Item, s, text
@@ -34,7 +35,6 @@ from zae_limiter.models.config import (
 )
 from zae_limiter.models.entity import Entity
 from zae_limiter.naming import DEFAULT_RESOURCE
-from zae_limiter.transport.calls import Deadline
 
 __all__ = ["DynamoConfigs"]
 

@@ -23,6 +23,7 @@ from zae_limiter.admission.configuration import (
     entity_deleted,
     revise_place,
 )
+from zae_limiter.clock import Deadline
 from zae_limiter.concurrency.parallel import gather
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.items.sharding.transactions import siblings
@@ -35,7 +36,6 @@ from zae_limiter.models.audit import AuditedChange
 from zae_limiter.models.entity import Entity
 from zae_limiter.naming import DEFAULT_RESOURCE
 from zae_limiter.schema import BucketKey
-from zae_limiter.transport.calls import Deadline
 
 OTHER_ACTIONS = 4  # a deletion also writes the entity, the registry, the version and the event
 MAX_ITEMS = MAX_ACTIONS - OTHER_ACTIONS  # actions for limits and buckets: 32 buckets at a time

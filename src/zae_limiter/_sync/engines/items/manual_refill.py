@@ -29,6 +29,7 @@ from zae_limiter.admission.settle import (
 )
 from zae_limiter.admission.shards.spreading import place_credits
 from zae_limiter.admission.shards.tree import Shard
+from zae_limiter.clock import Deadline
 from zae_limiter.exceptions import IncompatibleSchemaError
 from zae_limiter.items.buckets.cache import BucketCache
 from zae_limiter.items.buckets.pauses import CreatedBucket, new_bucket
@@ -56,7 +57,6 @@ from zae_limiter.models.audit import AuditAction, AuditedChange
 from zae_limiter.models.limit import plain_amounts
 from zae_limiter.models.timestamps import MILLI
 from zae_limiter.settings import MAX_SHARDS
-from zae_limiter.transport.calls import Deadline
 
 Images = dict[Shard, BucketImage]
 Limits = Mapping[str, LimitState]

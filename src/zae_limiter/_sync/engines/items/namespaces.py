@@ -21,6 +21,7 @@ from zae_limiter.admission.configuration import (
     recover_namespace,
     register_namespace,
 )
+from zae_limiter.clock import Deadline
 from zae_limiter.exceptions import NamespaceNotFoundError
 from zae_limiter.items.stored import config_writes, keys, system
 from zae_limiter.items.stored import guarded_writes as guarded
@@ -30,7 +31,6 @@ from zae_limiter.items.stored.update import ItemDelete, ItemUpdate, ItemWrite
 from zae_limiter.models.audit import AuditedChange, namespace_subject
 from zae_limiter.models.entity import Namespace
 from zae_limiter.naming import RESERVED_NAMESPACE, new_namespace_id
-from zae_limiter.transport.calls import Deadline
 
 MAX_PASSES = 2  # passes of one purge over the index
 MAX_NAMES = MAX_ACTIONS // 3  # a namespace has an item by name, one by id, and an event

@@ -10,6 +10,7 @@ from zae_limiter._sync.engines.items.context import TableContext
 from zae_limiter._sync.engines.items.sharding.routing import ShardRouter
 from zae_limiter._sync.tally_keeper import TallyKeeper
 from zae_limiter.admission.request import AcquireEnd
+from zae_limiter.clock import Deadline
 from zae_limiter.concurrency.parallel import gather
 from zae_limiter.concurrency.shield import shield
 from zae_limiter.concurrency.tallies import BucketKey, NotedTallies
@@ -19,7 +20,6 @@ from zae_limiter.items.buckets.changes import BucketChange
 from zae_limiter.items.buckets.pending import PendingChange
 from zae_limiter.items.stored.bucket import BucketId
 from zae_limiter.quiet_logging import quiet_logger
-from zae_limiter.transport.calls import Deadline
 
 LAST_COUNTS_S = 1.0  # for the counts of all buckets: closing must not take long
 AT_ONCE = 16  # writes of counts side by side

@@ -13,14 +13,15 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from zae_limiter._sync.engines.dynamodb.requests import BoundedBackoff
+from zae_limiter.clock import Deadline
 from zae_limiter.dynamodb import expressions
 from zae_limiter.exceptions import InfrastructureError, RateLimiterUnavailable
 from zae_limiter.items.recent_changes import RecentChanges
 from zae_limiter.items.stored import configs
 from zae_limiter.items.stored.attributes import REVISION, s
 from zae_limiter.items.stored.update import ItemWrite
-from zae_limiter.transport.calls import Deadline
-from zae_limiter.transport.errors import Throttled, TransactionCanceled
+from zae_limiter.store_errors import Throttled
+from zae_limiter.transport.errors import TransactionCanceled
 
 if TYPE_CHECKING:  # functions call by a client of their own
     from zae_limiter._sync.engines.dynamodb.client import DynamoClient

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from zae_limiter._async.engines.dynamodb.client import DynamoClient
 from zae_limiter.admission.request import Fate
+from zae_limiter.clock import Deadline
 from zae_limiter.dynamodb import expressions
 from zae_limiter.exceptions import InfrastructureError, RateLimiterUnavailable, ZAELimiterError
 from zae_limiter.items.buckets.writes import PlannedWrite
@@ -15,8 +16,7 @@ from zae_limiter.items.stored.attributes import Item
 from zae_limiter.items.stored.bucket import WRITE_ID, shows_write
 from zae_limiter.items.stored.keys import Key
 from zae_limiter.items.stored.update import ItemUpdate
-from zae_limiter.transport.calls import Deadline
-from zae_limiter.transport.errors import ConditionFailed, NoAnswer, NotSent, ServerFault
+from zae_limiter.store_errors import ConditionFailed, NoAnswer, NotSent, ServerFault
 
 # A repeated write may meet other connections that the server has closed, but hardly more of them.
 MAX_CLOSED_CONNECTIONS = 4

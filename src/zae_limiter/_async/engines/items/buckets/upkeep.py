@@ -8,6 +8,7 @@ from zae_limiter._async.engines.dynamodb.requests import get_item
 from zae_limiter._async.engines.items.context import TableContext
 from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.in_force import InForce, expires_ms
+from zae_limiter.clock import Deadline
 from zae_limiter.dynamodb import expressions
 from zae_limiter.exceptions import InfrastructureError
 from zae_limiter.items.buckets.cache import BucketCache
@@ -15,8 +16,7 @@ from zae_limiter.items.stored import entities, keys
 from zae_limiter.items.stored.bucket import EntityLink, ShardId
 from zae_limiter.items.stored.bucket_updates import later_expiry
 from zae_limiter.quiet_logging import quiet_logger
-from zae_limiter.transport.calls import Deadline
-from zae_limiter.transport.errors import ConditionFailed
+from zae_limiter.store_errors import ConditionFailed
 
 logger = quiet_logger(__name__)
 

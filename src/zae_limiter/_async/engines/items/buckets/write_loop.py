@@ -51,13 +51,7 @@ from zae_limiter.items.stored import keys
 from zae_limiter.items.stored.attributes import Item
 from zae_limiter.items.stored.bucket import EntityLink, ShardId, StoredBucket, new_write_id
 from zae_limiter.items.stored.usage.hours import still_holds_finished
-from zae_limiter.transport.errors import (
-    ConditionFailed,
-    NoAnswer,
-    NotSent,
-    ServerFault,
-    Throttled,
-)
+from zae_limiter.store_errors import ConditionFailed, NoAnswer, NotSent, ServerFault, Throttled
 
 EXTRA_ATTEMPTS = 4  # beyond one per limit: each refusal corrects the branch of at least one limit
 NO_LINK = EntityLink()

@@ -22,6 +22,7 @@ from zae_limiter.admission.shards.spreading import gather, place_what_fits, repa
 from zae_limiter.admission.shards.tree import Shard
 from zae_limiter.admission.slots import swept
 from zae_limiter.admission.usage import NO_AMOUNTS
+from zae_limiter.clock import Deadline
 from zae_limiter.exceptions import InfrastructureError, RateLimiterUnavailable, ZAELimiterError
 from zae_limiter.items.buckets.cache import BucketCache
 from zae_limiter.items.buckets.changes import BucketChange, through_children, total
@@ -47,14 +48,7 @@ from zae_limiter.items.stored.keys import Key
 from zae_limiter.items.stored.update import ItemWrite
 from zae_limiter.items.stored.usage.hours import TURN_MARK
 from zae_limiter.quiet_logging import quiet_logger
-from zae_limiter.transport.calls import Deadline
-from zae_limiter.transport.errors import (
-    ConditionFailed,
-    NoAnswer,
-    NotSent,
-    ServerFault,
-    Throttled,
-)
+from zae_limiter.store_errors import ConditionFailed, NoAnswer, NotSent, ServerFault, Throttled
 
 MAX_SPILLS = 12  # rounds of finding room; each one means that another client came first
 CROWDED = "too many clients write to this bucket at once; try again"

@@ -14,7 +14,7 @@ from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.rebase import has_limits
 from zae_limiter.admission.shards.spreading import is_large
 from zae_limiter.admission.shards.tree import Shard, heirs
-from zae_limiter.clock import Clock
+from zae_limiter.clock import Clock, Deadline
 from zae_limiter.concurrency.async_shield import ashield
 from zae_limiter.exceptions import ZAELimiterError
 from zae_limiter.items.buckets.cache import BucketCache
@@ -34,8 +34,7 @@ from zae_limiter.items.sharding.known_shards import (
 from zae_limiter.items.sharding.throttling import ThrottledItems
 from zae_limiter.items.stored.bucket import BucketId
 from zae_limiter.quiet_logging import quiet_logger
-from zae_limiter.transport.calls import Deadline
-from zae_limiter.transport.errors import NotSent
+from zae_limiter.store_errors import NotSent
 
 MAX_ATTEMPTS = 8  # each one means that another client came first
 

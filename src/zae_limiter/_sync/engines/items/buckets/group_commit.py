@@ -12,7 +12,7 @@ from zae_limiter.concurrency.waiter import Waiter
 from zae_limiter.items.buckets.outcomes import Outcome
 from zae_limiter.items.buckets.pending import PendingChange
 from zae_limiter.items.buckets.write_queue import WriteQueues
-from zae_limiter.transport.errors import NoAnswer, NotSent
+from zae_limiter.store_errors import NoAnswer, NotSent
 
 GRACE_S = 0.25  # beyond its own deadline a follower waits that long for its leader's answer
 

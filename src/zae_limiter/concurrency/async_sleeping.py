@@ -1,0 +1,9 @@
+"""Sleep of tasks."""
+
+from __future__ import annotations
+
+import asyncio
+
+
+async def asleep(seconds: float) -> None:
+    await asyncio.sleep(seconds)
