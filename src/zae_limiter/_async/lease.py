@@ -349,8 +349,14 @@ class Lease:
         else:
             from zae_limiter.concurrency.async_shield import ashield  # few blocks need it
 
-            # Under a shield, so that a cancelled caller waits as well, and its end is written.
-            await ashield(partial(self._end_in_line, LinePlace(self._line), failed))
+            place = LinePlace(self._line)
+            try:
+                place.join()  # at once, since what is called later comes after the end
+                # Under a shield, so that a cancelled caller waits as well, and its end is written.
+                await ashield(partial(self._end_in_line, place, failed))
+            except BaseException:
+                place.leave()
+                raise
 
     async def _end_in_line(self, place: LinePlace, failed: bool) -> None:
         async with place:

@@ -29,19 +29,24 @@ class LinePlace:
 
     async def __aenter__(self) -> None:
         try:
-            self._line.append(self)
+            self.join()
             if self._line[0] is not self:
                 await self._wait()
         except BaseException:
-            self._leave()
+            self.leave()
             raise
 
     async def __aexit__(self, *exc_info: object) -> None:
         try:
-            self._leave()
+            self.leave()
         except BaseException:
-            self._leave()  # it may be called again
+            self.leave()  # it may be called again
             raise
+
+    def join(self) -> None:
+        """Take the place now, if the block is entered later. Then ``leave`` on any error."""
+        if self not in self._line:
+            self._line.append(self)
 
     async def _wait(self) -> None:
         while self._has_to_wait():
@@ -59,7 +64,8 @@ class LinePlace:
         first = self._line[0]
         return first.caller != self.caller and first.process == self.process
 
-    def _leave(self) -> None:
+    def leave(self) -> None:
+        """Leave the line and wake who is first now; a second time does nothing."""
         if self in self._line:
             self._line.remove(self)
         for first in self._line[:1]:

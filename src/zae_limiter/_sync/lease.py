@@ -347,8 +347,14 @@ class SyncLease:
         else:
             from zae_limiter.concurrency.shield import shield  # few blocks need it
 
-            # Under a shield, so that a cancelled caller waits as well, and its end is written.
-            shield(partial(self._end_in_line, LinePlace(self._line), failed))
+            place = LinePlace(self._line)
+            try:
+                place.join()  # at once, since what is called later comes after the end
+                # Under a shield, so that a cancelled caller waits as well, and its end is written.
+                shield(partial(self._end_in_line, place, failed))
+            except BaseException:
+                place.leave()
+                raise
 
     def _end_in_line(self, place: LinePlace, failed: bool) -> None:
         with place:

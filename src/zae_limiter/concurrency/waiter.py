@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     import asyncio
 
-    from zae_limiter.concurrency.async_shield import ShieldedFuture
     from zae_limiter.concurrency.paced_cancelling import PacedFuture
 
 
@@ -26,13 +25,6 @@ def _get_running_loop() -> Callable[[], asyncio.AbstractEventLoop]:
     import asyncio  # not needed by the sync tree
 
     return asyncio.get_running_loop
-
-
-@cache
-def _future_type() -> type[ShieldedFuture[None]]:
-    from zae_limiter.concurrency.async_shield import ShieldedFuture  # imports asyncio
-
-    return ShieldedFuture
 
 
 @cache
@@ -82,7 +74,7 @@ class AWaiter:
         return True
 
     def _new_future(self) -> asyncio.Future[None]:
-        return _future_type()()
+        return self._loop.create_future()
 
     def _wake(self) -> None:
         self._woken = True

@@ -7,7 +7,6 @@ import socket
 from typing import Any, cast
 
 from zae_limiter.clock import since_boot_ns
-from zae_limiter.concurrency.async_shield import ShieldedFuture
 from zae_limiter.transport.messages import IDLE_S, Destination, HttpResponse
 from zae_limiter.transport.proxy import TunnelReader, tunnel_request
 from zae_limiter.transport.response_reader import MalformedResponse, ResponseReader
@@ -25,7 +24,7 @@ class AioConnection(asyncio.BufferedProtocol):
     def __init__(self, destination: Destination) -> None:
         self.destination = destination
         self._loop = asyncio.get_running_loop()
-        self.waiter: ShieldedFuture[HttpResponse] | None = None
+        self.waiter: asyncio.Future[HttpResponse] | None = None
         self._reader = ResponseReader()
         self._has_answer = False  # whether a byte of the answer has arrived
         self._until = 0.0
@@ -35,14 +34,14 @@ class AioConnection(asyncio.BufferedProtocol):
         self.idle_since = 0.0
         self._buffer = memoryview(bytearray(_BUFFER))
 
-    def send(self, message: bytes, until: float) -> ShieldedFuture[HttpResponse]:
+    def send(self, message: bytes, until: float) -> asyncio.Future[HttpResponse]:
         """Send a request; the returned future has its response.
 
         A caller that no longer waits sets ``waiter`` to None.
         """
         self.may_keep = False
         self._has_answer = False
-        waiter: ShieldedFuture[HttpResponse] = ShieldedFuture()  # of the running loop
+        waiter: asyncio.Future[HttpResponse] = self._loop.create_future()
         self.waiter = waiter
         self._until = until
         if self._timer is None or until < self._timer_at:

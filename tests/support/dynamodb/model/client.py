@@ -12,7 +12,6 @@ from typing import Any, NoReturn
 from tests.support.dynamodb.model.table import ModelTable, Refusal
 from tests.support.dynamodb.model.time import VirtualTime
 from zae_limiter._async.engines.dynamodb.client import READS
-from zae_limiter.concurrency.async_shield import ShieldedFuture
 from zae_limiter.exceptions import InfrastructureError, RateLimiterUnavailable
 from zae_limiter.items.counters import Counters
 from zae_limiter.store_errors import ConditionFailed, NoAnswer, NotSent, ServerFault, Throttled
@@ -142,7 +141,7 @@ class ModelClient:
         if self._is_over:
             raise InfrastructureError("the process was killed")
         loop, network = self._loop, self._network
-        answer: ShieldedFuture[Any] = ShieldedFuture(loop=loop)
+        answer: asyncio.Future[Any] = loop.create_future()
         self._waiting.add(answer)
         if not self.is_dead:
             out_s, back_s = network.latency_s(), network.latency_s()
