@@ -11,7 +11,7 @@ import urllib.request
 import pytest
 
 from tests.docs.pages import ROOT, site
-from zae_limiter_ops.local.launch import free_port
+from tests.support.child_server import free_port
 
 SERVED_WITHIN_S = 300.0  # half a minute on an idle machine
 

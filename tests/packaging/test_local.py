@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.packaging.test_wheel import CLEAN, ROOT, build, new_environment, pip
-from zae_limiter_ops.local.launch import free_port
+from tests.support.child_server import free_port
 
 pytestmark = pytest.mark.slow
 

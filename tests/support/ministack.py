@@ -8,8 +8,8 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+from tests.support.child_server import ChildServer
 from zae_limiter_ops.local import REGION, LocalServerError, installs
-from zae_limiter_ops.local.launch import ChildServer
 from zae_limiter_ops.local.programs import MinistackProgram
 
 __all__ = ["REGION", "Ministack"]

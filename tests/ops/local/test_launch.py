@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.child_server import free_port
 from zae_limiter_ops.local import LocalServerError, cache_folder, processes, state_folder
-from zae_limiter_ops.local.launch import free_port, launch_detached
+from zae_limiter_ops.local.launch import launch_detached
 from zae_limiter_ops.local.programs import ServerProgram
 from zae_limiter_ops.local.service import LocalService
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.child_server import free_port
 from zae_limiter_ops.local import LocalServerError, launch
 from zae_limiter_ops.local.logs import follow, last_lines
 from zae_limiter_ops.local.programs import ServerProgram
@@ -69,6 +70,6 @@ def test_a_log_that_is_too_long_begins_anew_at_a_start(tmp_path):
     for size, begins in [(100, b"x"), (launch.LOG_BYTES + 1, b"it ends")]:
         log.write_bytes(b"x" * size)
         with pytest.raises(LocalServerError, match="it ends"):
-            launch.launch_detached(program, launch.free_port(), log)
+            launch.launch_detached(program, free_port(), log)
         assert log.read_bytes().startswith(begins)
         assert log.read_bytes().endswith(b"it ends\n")

@@ -3,8 +3,8 @@ import os
 import pytest
 
 from tests.ops.cli.inprocess import CommandLine
+from tests.support.child_server import free_port
 from tests.support.dynamodb.server import find_binary
-from zae_limiter_ops.local.launch import free_port
 from zae_limiter_ops.local.service import LocalService
 
 

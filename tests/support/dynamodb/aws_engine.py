@@ -12,8 +12,8 @@ import re
 import shutil
 from pathlib import Path
 
+from tests.support.child_server import ChildServer
 from tests.support.dynamodb.bridge import Answer, Ask, Bridge
-from zae_limiter_ops.local.launch import ChildServer
 from zae_limiter_ops.local.programs import ServerProgram
 
 MAX_ACTIONS = 10  # of a transaction in that version; AWS takes 100

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.support.child_server import ChildServer
 from zae_limiter_ops.local import LocalServerError as ServerError
 from zae_limiter_ops.local import installs
-from zae_limiter_ops.local.launch import ChildServer
 from zae_limiter_ops.local.programs import DynoxideProgram
 
 __all__ = ["DynamoServer", "ServerError", "find_binary"]
