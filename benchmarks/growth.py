@@ -222,7 +222,8 @@ def _bucket_cache(meter: Meter) -> None:
     """The DynamoDB client's cache of buckets, which is bounded."""
     from zae_limiter.admission.image import BucketImage, LimitState, Rate
     from zae_limiter.items.buckets.cache import BucketCache
-    from zae_limiter.items.stored.bucket import BucketId, StoredBucket
+    from zae_limiter.items.stored.bucket import StoredBucket
+    from zae_limiter.items.stored.keys import BucketId
 
     now_ms, cache, rate = time.time_ns() // 1_000_000, BucketCache(), Rate.of(LIMITS[0])
     for numbers in meter.samples():

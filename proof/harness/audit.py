@@ -28,7 +28,7 @@ from proof.harness.limits import (
 from proof.harness.plan import DYNAMODB, HOLD_TTL_S, Plan
 from zae_limiter import RateLimiter, RateLimitExceeded, Repository
 from zae_limiter.clock import Deadline
-from zae_limiter.items.stored.bucket import BucketId
+from zae_limiter.items.stored.keys import BucketId
 
 QUIET_S = max(1.5 * HOLD_TTL_S, 2.5) + 0.6
 

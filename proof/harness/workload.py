@@ -42,7 +42,7 @@ from zae_limiter import (
     ValidationError,
 )
 from zae_limiter.clock import Deadline
-from zae_limiter.items.stored.bucket import BucketId
+from zae_limiter.items.stored.keys import BucketId
 
 PAUSE_S = 0.004
 CLOCKS_EVERY_S = 0.25

@@ -30,7 +30,8 @@ from zae_limiter.items.buckets.cache import CachedBucket, FreshBucket
 from zae_limiter.items.buckets.changes import BucketChange
 from zae_limiter.items.buckets.planning import ReadFirst, plan
 from zae_limiter.items.buckets.writes import PlannedWrite, WriteContext
-from zae_limiter.items.stored.bucket import BucketId, EntityLink, StoredBucket
+from zae_limiter.items.stored.bucket import EntityLink, StoredBucket
+from zae_limiter.items.stored.keys import BucketId
 from zae_limiter.items.stored.usage.hours import HourState
 from zae_limiter.models.timestamps import MILLI
 

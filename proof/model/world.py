@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from proof.model.delivery import WriteIds
-from zae_limiter.admission.image import EPOCH_MS, BucketImage, LimitState, Rate, level_milli
+from zae_limiter.admission.image import BucketImage, LimitState, Rate, level_milli
 from zae_limiter.admission.moves import Move, Wanted, move, rebase_move
 from zae_limiter.admission.shards import spreading
 from zae_limiter.admission.shards.split_merge import halved, merge, split
 from zae_limiter.admission.shards.tree import Shard
+from zae_limiter.bucket import EPOCH_MS
 
 KEY = "rpm"
 RATES = (Rate(4, 1, 1), Rate(2, 1, 1))  # the limit before and after a change

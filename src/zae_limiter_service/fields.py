@@ -82,9 +82,6 @@ def fields(*each: Field) -> Fields:
     )
 
 
-NO_FIELDS = fields()
-
-
 def parse_body(body: bytes) -> dict[str, Any]:
     """Return the JSON object of a body; an empty body is an empty object."""
     if not body:

@@ -3,8 +3,9 @@
 from hypothesis import strategies as st
 
 from zae_limiter import Limit
-from zae_limiter.admission.image import EPOCH_MS, BucketImage, LimitState, Rate, full_balance
+from zae_limiter.admission.image import BucketImage, LimitState, Rate, full_balance
 from zae_limiter.admission.tally import NO_TALLY, Tally
+from zae_limiter.bucket import EPOCH_MS
 from zae_limiter.models.limit import MAX_PERIOD_SECONDS, MAX_TOKENS
 from zae_limiter.models.timestamps import MILLI
 

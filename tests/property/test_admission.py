@@ -26,7 +26,6 @@ from zae_limiter.admission.charge import (
     under_limits,
 )
 from zae_limiter.admission.image import (
-    EPOCH_MS,
     BucketImage,
     LimitState,
     Rate,
@@ -41,6 +40,7 @@ from zae_limiter.admission.rebase import full_bucket, has_limits, rebase
 from zae_limiter.admission.request import Charge, Settlement
 from zae_limiter.admission.settle import added_milli, reset, settle, top_up
 from zae_limiter.admission.usage import open_hour, roll
+from zae_limiter.bucket import EPOCH_MS
 
 FLOAT_MS = 2**53  # a float of seconds holds milliseconds exactly up to here
 FASTEST = Limit("rpm", 10**15, 10**15, 1)

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from tests.property.strategies import CENTURY_MS, limits, moments, rates, steps
 from zae_limiter import BucketState
-from zae_limiter.admission.image import EPOCH_MS, Rate, accrued_since_epoch
+from zae_limiter.admission.image import Rate, accrued_since_epoch
 from zae_limiter.bucket import (
+    EPOCH_MS,
     accrued_milli,
     calculate_available,
     calculate_retry_after,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
-from zae_limiter.admission.image import EPOCH_MS, LimitState, Rate
+from zae_limiter.admission.image import LimitState, Rate
 from zae_limiter.admission.moves import (
     Move,
     Wanted,
@@ -19,6 +19,7 @@ from zae_limiter.admission.moves import (
     reset_move,
     top_up_move,
 )
+from zae_limiter.bucket import EPOCH_MS
 
 amounts = st.integers(0, 3_000_000)
 rates = st.builds(

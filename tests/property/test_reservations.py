@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from tests.property.taking import fits_limit, take
-from zae_limiter.admission.image import EPOCH_MS, BucketImage, LimitState, Rate, level_milli
+from zae_limiter.admission.image import BucketImage, LimitState, Rate, level_milli
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.moves import guessed_move
 from zae_limiter.admission.request import Settlement
@@ -21,6 +21,7 @@ from zae_limiter.admission.reservation import (
 )
 from zae_limiter.admission.settle import settle
 from zae_limiter.admission.shards.tree import Shard
+from zae_limiter.bucket import EPOCH_MS
 from zae_limiter.items.buckets.changes import BucketChange, select, total_at
 from zae_limiter.items.buckets.outcomes import applied_outcomes
 from zae_limiter.items.stored.bucket import StoredBucket

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.property.shard_strategies import full_shard
 from tests.property.strategies import levels, limits, moments, rates, steps
 from zae_limiter import Limit
-from zae_limiter.admission.image import EPOCH_MS, BucketImage, LimitState, Rate, level_milli
+from zae_limiter.admission.image import BucketImage, LimitState, Rate, level_milli
 from zae_limiter.admission.moves import Wanted, read_move
 from zae_limiter.admission.shards import split_merge as division
 from zae_limiter.admission.shards.combined import combine, fits_at_ms
@@ -47,6 +47,7 @@ from zae_limiter.admission.shards.tree import (
     pairs,
     share,
 )
+from zae_limiter.bucket import EPOCH_MS
 
 MOST = 64  # shards in these tests
 DEFAULT_MOST = 32

@@ -31,7 +31,7 @@ from tests.support.dynamodb.model.time import START_S, virtual_time
 from zae_limiter import Limit, RateLimiter, RateLimitExceeded, Repository
 from zae_limiter.admission.shards.tree import Shard
 from zae_limiter.clock import Deadline
-from zae_limiter.items.stored.bucket import BucketId
+from zae_limiter.items.stored.keys import BucketId
 from zae_limiter.models.timestamps import ms_from_iso
 from zae_limiter.settings import Settings
 from zae_limiter_aggregator import stream

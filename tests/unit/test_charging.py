@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from zae_limiter import ConfigSource, Limit, ValidationError
-from zae_limiter.admission.image import EPOCH_MS, Rate, full_at_ms, level_milli
+from zae_limiter.admission.image import Rate, full_at_ms, level_milli
 from zae_limiter.admission.in_force import InForce, alias_of
 from zae_limiter.admission.rebase import full_bucket, without_drops
 from zae_limiter.admission.request import (
@@ -18,6 +18,7 @@ from zae_limiter.admission.request import (
     StaleLimits,
 )
 from zae_limiter.admission.usage import whole_amounts
+from zae_limiter.bucket import EPOCH_MS
 from zae_limiter.embedded import buckets, history, housekeeping
 from zae_limiter.embedded.memory.tables import MemoryTables
 from zae_limiter.models.audit import AuditedChange

@@ -20,8 +20,7 @@ from zae_limiter.admission.windows import (
     kept_until_ms,
     window_of,
 )
-from zae_limiter.bucket import EPOCH_MS as EPOCH_MS  # noqa: PLC0414 - exported
-from zae_limiter.bucket import wait_ms
+from zae_limiter.bucket import EPOCH_MS, wait_ms
 
 if TYPE_CHECKING:
     from zae_limiter.models.limit import Limit

@@ -26,7 +26,7 @@ from zae_limiter.items.buckets.cache import BucketCache
 from zae_limiter.items.buckets.outcomes import Applied, Outcome, Rejected
 from zae_limiter.items.buckets.pending import PendingChange
 from zae_limiter.items.sharding.known_shards import KnownShards, combined
-from zae_limiter.items.stored.bucket import BucketId
+from zae_limiter.items.stored.keys import BucketId
 from zae_limiter.models.timestamps import MILLI
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from zae_limiter._sync.engines.dynamodb.open import open_dynamodb
 from zae_limiter.admission.request import Grant
 from zae_limiter.admission.shards.tree import Shard
 from zae_limiter.clock import Deadline
-from zae_limiter.items.stored.bucket import BucketId
+from zae_limiter.items.stored.keys import BucketId
 from zae_limiter.settings import Settings
 from zae_limiter.store_url import parse_url
 

@@ -9,7 +9,7 @@ from tests.support.dynamodb.world import written_later
 from zae_limiter import Limit, RateLimiter, Repository
 from zae_limiter.admission.shards.tree import Shard
 from zae_limiter.clock import Deadline
-from zae_limiter.items.stored.bucket import BucketId
+from zae_limiter.items.stored.keys import BucketId
 from zae_limiter.models.timestamps import iso_from_ms, ms_from_iso
 from zae_limiter.store_errors import NoAnswer
 from zae_limiter.testing import FakeClock

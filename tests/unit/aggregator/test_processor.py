@@ -13,8 +13,7 @@ from tests.unit.aggregator.test_archive import expired
 from zae_limiter.dynamodb.expressions import body as body_of
 from zae_limiter.exceptions import RateLimiterUnavailable
 from zae_limiter.items.stored import keys, system
-from zae_limiter.items.stored.bucket import BucketId
-from zae_limiter.items.stored.keys import Key
+from zae_limiter.items.stored.keys import BucketId, Key
 from zae_limiter.items.stored.usage import day_row, hours
 from zae_limiter.store_errors import ConditionFailed, ServerFault, Throttled
 from zae_limiter.transport.errors import Denied, Refused

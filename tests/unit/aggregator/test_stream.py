@@ -6,7 +6,7 @@ from tests.support.dynamodb.streams import TTL_IDENTITY, bucket_record, removal_
 from tests.support.dynamodb.usage_rows import bucket_with_hours
 from tests.support.hours import hour_of
 from zae_limiter.items.stored import audit
-from zae_limiter.items.stored.bucket import BucketId
+from zae_limiter.items.stored.keys import BucketId
 from zae_limiter.models.audit import AuditEvent
 from zae_limiter_aggregator import ConsumptionDelta, ParsedBucketLimit, ParsedBucketRecord
 from zae_limiter_aggregator.stream import ExpiredEvent, MalformedRecord, parse, sequence_number

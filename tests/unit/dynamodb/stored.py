@@ -6,7 +6,7 @@ from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.shards.tree import WHOLE
 from zae_limiter.items.stored import bucket as bucket_item
 from zae_limiter.items.stored.attributes import n, s
-from zae_limiter.items.stored.bucket import BucketId
+from zae_limiter.items.stored.keys import BucketId
 
 NOW_MS = 1_767_225_600_000
 BUCKET_ID = BucketId("ns", "user", "api")

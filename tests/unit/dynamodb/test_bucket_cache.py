@@ -7,7 +7,8 @@ from zae_limiter import Entity
 from zae_limiter.admission.shards.tree import WHOLE, Shard
 from zae_limiter.items.buckets.cache import MAX_BUCKETS, MAX_ENTITIES, BucketCache
 from zae_limiter.items.sharding.known_shards import KnownShards
-from zae_limiter.items.stored.bucket import BucketId, EntityLink, ShardId
+from zae_limiter.items.stored.bucket import EntityLink
+from zae_limiter.items.stored.keys import BucketId, ShardId
 
 HALVES = [Shard(0, 2), Shard(1, 2)]
 QUARTERS = [Shard(number, 4) for number in range(4)]

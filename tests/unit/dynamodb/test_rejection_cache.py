@@ -12,7 +12,8 @@ from zae_limiter.items.buckets.outcomes import Rejected
 from zae_limiter.items.buckets.pending import PendingChange
 from zae_limiter.items.counters import Counters
 from zae_limiter.items.rejection_cache import Prospect, RejectionCache
-from zae_limiter.items.stored.bucket import BucketId, StoredBucket
+from zae_limiter.items.stored.bucket import StoredBucket
+from zae_limiter.items.stored.keys import BucketId
 from zae_limiter.items.stored.usage.hours import HourState
 from zae_limiter.models.config import ConfigSource
 

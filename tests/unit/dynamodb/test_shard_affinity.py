@@ -11,7 +11,7 @@ from zae_limiter.admission.rebase import full_bucket
 from zae_limiter.admission.shards.tree import Shard
 from zae_limiter.items.buckets.changes import BucketChange
 from zae_limiter.items.sharding.affinity import STAY_S, ShardAffinity
-from zae_limiter.items.stored.bucket import BucketId
+from zae_limiter.items.stored.keys import BucketId
 
 QUARTERS = [Shard(number, 4) for number in range(4)]
 SHARE = 25_000

@@ -20,7 +20,7 @@ from zae_limiter.items.stored import (
     system,
 )
 from zae_limiter.items.stored.attributes import decode_document, n, s
-from zae_limiter.items.stored.bucket import BucketId, ShardId
+from zae_limiter.items.stored.keys import BucketId, ShardId
 from zae_limiter.items.stored.usage import day_row
 from zae_limiter.items.stored.usage import hours as item_hours
 from zae_limiter.models.audit import AuditEvent

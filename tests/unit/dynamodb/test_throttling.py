@@ -3,7 +3,7 @@
 import threading
 
 from zae_limiter.items.sharding.throttling import MAX_ITEMS, ReshardCooldown, ThrottledItems
-from zae_limiter.items.stored.bucket import ShardId
+from zae_limiter.items.stored.keys import ShardId
 
 ITEM = ShardId("ns", "user", "api", 0)
 OTHER = ShardId("ns", "user", "api", 1)

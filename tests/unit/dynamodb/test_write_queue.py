@@ -9,7 +9,7 @@ from zae_limiter.clock import Deadline
 from zae_limiter.items.buckets.changes import BucketChange
 from zae_limiter.items.buckets.pending import PendingChange
 from zae_limiter.items.buckets.write_queue import MAX_GROUP, WriteQueues
-from zae_limiter.items.stored.bucket import BucketId
+from zae_limiter.items.stored.keys import BucketId
 from zae_limiter.models.config import ConfigSource
 from zae_limiter.models.limit import Limit
 

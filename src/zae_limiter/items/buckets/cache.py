@@ -18,7 +18,8 @@ from zae_limiter.admission.shards.tree import UNKNOWN, Layout
 from zae_limiter.concurrency.bounded import BoundedDict
 from zae_limiter.concurrency.locks import SignalSafeLock
 from zae_limiter.items.stored.attributes import Item
-from zae_limiter.items.stored.bucket import BucketId, EntityLink, ShardId, StoredBucket, decode
+from zae_limiter.items.stored.bucket import EntityLink, StoredBucket, decode
+from zae_limiter.items.stored.keys import BucketId, ShardId
 from zae_limiter.models.entity import Entity
 
 MAX_BUCKETS = 50_000  # bounds memory; an evicted bucket costs one refused write

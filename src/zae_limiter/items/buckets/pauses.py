@@ -20,7 +20,7 @@ from zae_limiter.admission.usage import HourUsage
 from zae_limiter.items.buckets.writes import NOTHING
 from zae_limiter.items.stored import bucket as stored
 from zae_limiter.items.stored import keys
-from zae_limiter.items.stored.bucket import EntityLink, ShardId, StoredBucket
+from zae_limiter.items.stored.bucket import EntityLink, StoredBucket
 from zae_limiter.items.stored.bucket_updates import (
     NewBucket,
     WriteTrailer,
@@ -30,7 +30,7 @@ from zae_limiter.items.stored.bucket_updates import (
     require_same,
     set_pause,
 )
-from zae_limiter.items.stored.keys import Key
+from zae_limiter.items.stored.keys import Key, ShardId
 from zae_limiter.items.stored.update import ItemUpdate
 from zae_limiter.items.stored.usage.clauses import HourCounts, HourForm
 from zae_limiter.items.stored.usage.hours import TURN_MARK, new_origin

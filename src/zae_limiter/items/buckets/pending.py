@@ -9,7 +9,7 @@ from zae_limiter.clock import Clock, Deadline
 from zae_limiter.concurrency.waiter import Wakeable
 from zae_limiter.items.buckets.changes import BucketChange
 from zae_limiter.items.buckets.outcomes import Outcome
-from zae_limiter.items.stored.bucket import BucketId
+from zae_limiter.items.stored.keys import BucketId
 
 
 class PendingChange:

@@ -36,7 +36,7 @@ from zae_limiter.items.buckets.turning import (
 )
 from zae_limiter.items.stored import bucket as bucket_item
 from zae_limiter.items.stored import keys
-from zae_limiter.items.stored.bucket import EntityLink, ShardId, StoredBucket
+from zae_limiter.items.stored.bucket import EntityLink, StoredBucket
 from zae_limiter.items.stored.bucket_updates import (
     NewBucket,
     WriteTrailer,
@@ -47,6 +47,7 @@ from zae_limiter.items.stored.bucket_updates import (
     require_rate,
     structural_write,
 )
+from zae_limiter.items.stored.keys import ShardId
 from zae_limiter.items.stored.update import ItemUpdate
 from zae_limiter.items.stored.usage.clauses import HourCounts, HourForm
 from zae_limiter.items.stored.usage.hours import (

@@ -25,7 +25,8 @@ from zae_limiter.admission.shards.tree import WHOLE, Shard, effective
 from zae_limiter.items.buckets.cache import LONG_AGO, BucketCache, CachedBucket, holds_limits
 from zae_limiter.items.buckets.changes import BucketChange
 from zae_limiter.items.buckets.outcomes import Rejected
-from zae_limiter.items.stored.bucket import BucketId, StoredBucket
+from zae_limiter.items.stored.bucket import StoredBucket
+from zae_limiter.items.stored.keys import BucketId
 
 Images = dict[Shard, BucketImage]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from zae_limiter.concurrency.locks import SignalSafeLock, renew_after_fork
 from zae_limiter.concurrency.waiter import Wakeable
-from zae_limiter.items.stored.bucket import BucketId
+from zae_limiter.items.stored.keys import BucketId
 
 LOST_S = 10.0  # a reader that is silent for this long is considered dead
 

@@ -6,7 +6,7 @@ import time
 
 from zae_limiter.concurrency.bounded import BoundedDict
 from zae_limiter.concurrency.locks import SignalSafeLock
-from zae_limiter.items.stored.bucket import ShardId
+from zae_limiter.items.stored.keys import ShardId
 
 THROTTLED_S = 5.0  # after that the reason has probably gone
 COOLDOWN_S = 2.0  # between two attempts to split or merge around one item

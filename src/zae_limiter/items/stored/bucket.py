@@ -61,8 +61,6 @@ from zae_limiter.admission.usage import HourUsage, open_hour, without_holds
 from zae_limiter.admission.windows import HoldName, QuotaState, Terms
 from zae_limiter.exceptions import IncompatibleSchemaError
 from zae_limiter.items.stored.attributes import Item, flag, s
-from zae_limiter.items.stored.keys import BucketId as BucketId  # noqa: PLC0414 - exported
-from zae_limiter.items.stored.keys import ShardId as ShardId  # noqa: PLC0414 - exported
 from zae_limiter.items.stored.usage import hours as item_hours
 from zae_limiter.items.stored.usage.hours import (
     ADMITTED,

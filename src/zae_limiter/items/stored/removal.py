@@ -11,13 +11,8 @@ from collections.abc import Iterable
 from zae_limiter import schema
 from zae_limiter.admission.usage import HourUsage
 from zae_limiter.items.stored.attributes import Item, text
-from zae_limiter.items.stored.bucket import (
-    GENERATION,
-    SHARDS,
-    WRITES,
-    ShardId,
-    counted_hours,
-)
+from zae_limiter.items.stored.bucket import GENERATION, SHARDS, WRITES, counted_hours
+from zae_limiter.items.stored.keys import ShardId
 from zae_limiter.items.stored.update import ItemWrite
 from zae_limiter.items.stored.usage import day_row
 from zae_limiter.items.stored.usage.day_row import day_of

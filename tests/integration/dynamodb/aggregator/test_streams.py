@@ -10,7 +10,7 @@ from tests.support.dynamodb.streams import stream_records
 from tests.support.dynamodb.usage_rows import bucket_with_hours
 from tests.support.hours import hour_of
 from zae_limiter.items.stored import keys
-from zae_limiter.items.stored.bucket import BucketId
+from zae_limiter.items.stored.keys import BucketId
 from zae_limiter.items.stored.usage import day_row, hours
 from zae_limiter_aggregator import handler
 

@@ -8,7 +8,7 @@ from tests.support.dynamodb.usage_rows import bucket_with_hours
 from tests.support.hours import hour_of
 from zae_limiter.admission.image import HOUR_MS
 from zae_limiter.dynamodb.expressions import body as body_of
-from zae_limiter.items.stored.bucket import BucketId
+from zae_limiter.items.stored.keys import BucketId
 from zae_limiter.items.stored.usage import day_row, hours
 from zae_limiter.usage.report import UsageQuery
 

@@ -17,7 +17,7 @@ from itertools import count
 from tests.support.dynamodb.trees import AsyncTree, SyncTree
 from zae_limiter import RateLimiterUnavailable, RateLimitExceeded
 from zae_limiter.clock import Deadline
-from zae_limiter.items.stored.bucket import BucketId
+from zae_limiter.items.stored.keys import BucketId
 
 USER, API = "user-1", "api"
 

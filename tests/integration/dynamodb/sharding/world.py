@@ -15,9 +15,9 @@ from zae_limiter.clock import Deadline
 from zae_limiter.dynamodb.expressions import action as action_of
 from zae_limiter.dynamodb.expressions import text as text_of
 from zae_limiter.items.sharding import transactions
-from zae_limiter.items.stored.bucket import BucketId, decode, new_write_id
+from zae_limiter.items.stored.bucket import decode, new_write_id
 from zae_limiter.items.stored.bucket_updates import WriteTrailer, bucket_update
-from zae_limiter.items.stored.keys import Key
+from zae_limiter.items.stored.keys import BucketId, Key
 from zae_limiter.transport.errors import TransactionCanceled
 
 MOST_SHARDS = 64

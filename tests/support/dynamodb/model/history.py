@@ -26,7 +26,7 @@ from zae_limiter.clock import Deadline
 from zae_limiter.concurrency.tallies import STORE_AFTER_S
 from zae_limiter.exceptions import ZAELimiterError
 from zae_limiter.hooks import AcquireEvent, RejectEvent
-from zae_limiter.items.stored.bucket import BucketId
+from zae_limiter.items.stored.keys import BucketId
 from zae_limiter.models.usage import UsageSnapshot
 from zae_limiter.settings import Settings
 

@@ -53,7 +53,7 @@ from zae_limiter.items.buckets.pending import PendingChange
 from zae_limiter.items.counters import Counters
 from zae_limiter.items.rejection_cache import RejectionCache
 from zae_limiter.items.sharding.throttling import ThrottledItems
-from zae_limiter.items.stored.bucket import BucketId
+from zae_limiter.items.stored.keys import BucketId
 from zae_limiter.models.audit import AuditedChange
 from zae_limiter.models.bucket import BucketEntry, BucketState, ResourceCapacity
 from zae_limiter.store_errors import NoAnswer, ServerFault

@@ -35,13 +35,7 @@ from zae_limiter.items.buckets.turning import BegunHour
 from zae_limiter.items.stored import guarded_writes as guarded
 from zae_limiter.items.stored import keys
 from zae_limiter.items.stored.attributes import Item
-from zae_limiter.items.stored.bucket import (
-    DIGEST,
-    WRITE_ID,
-    WRITES,
-    BucketId,
-    renewed_write_id,
-)
+from zae_limiter.items.stored.bucket import DIGEST, WRITE_ID, WRITES, renewed_write_id
 from zae_limiter.items.stored.bucket_updates import (
     WriteTrailer,
     bucket_update,
@@ -49,6 +43,7 @@ from zae_limiter.items.stored.bucket_updates import (
     require_same,
     write_holds,
 )
+from zae_limiter.items.stored.keys import BucketId
 from zae_limiter.items.stored.update import ItemUpdate, ItemWrite
 from zae_limiter.items.stored.usage.hours import CHILDREN
 from zae_limiter.models.audit import AuditAction, AuditedChange

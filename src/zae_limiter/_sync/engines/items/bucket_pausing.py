@@ -22,7 +22,7 @@ from zae_limiter.items.buckets.pauses import (
 )
 from zae_limiter.items.buckets.turning import BegunHour
 from zae_limiter.items.stored import keys
-from zae_limiter.items.stored.bucket import BucketId
+from zae_limiter.items.stored.keys import BucketId
 from zae_limiter.models.audit import AuditedChange, pause_event
 
 

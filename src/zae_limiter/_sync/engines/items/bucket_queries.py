@@ -24,8 +24,8 @@ from zae_limiter.items.sharding.known_shards import whole_image
 from zae_limiter.items.stored import bucket as bucket_item
 from zae_limiter.items.stored import entities, keys
 from zae_limiter.items.stored.attributes import Item, s, text
-from zae_limiter.items.stored.bucket import BucketId, StoredBucket
-from zae_limiter.items.stored.keys import Key
+from zae_limiter.items.stored.bucket import StoredBucket
+from zae_limiter.items.stored.keys import BucketId, Key
 from zae_limiter.models.bucket import BucketEntry, BucketState, ResourceCapacity
 
 _log = logging.getLogger(__name__)

@@ -18,7 +18,7 @@ from zae_limiter.exceptions import NamespaceStateError, ZAELimiterError
 from zae_limiter.items.buckets.cache import BucketCache
 from zae_limiter.items.buckets.changes import BucketChange
 from zae_limiter.items.buckets.pending import PendingChange
-from zae_limiter.items.stored.bucket import BucketId
+from zae_limiter.items.stored.keys import BucketId
 from zae_limiter.quiet_logging import quiet_logger
 
 LAST_COUNTS_S = 1.0  # for the counts of all buckets: closing must not take long

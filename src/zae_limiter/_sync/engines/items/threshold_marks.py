@@ -30,8 +30,9 @@ from zae_limiter.exceptions import ZAELimiterError
 from zae_limiter.items.buckets.cache import BucketCache
 from zae_limiter.items.stored import bucket as bucket_item
 from zae_limiter.items.stored import keys
-from zae_limiter.items.stored.bucket import BucketId, StoredBucket
+from zae_limiter.items.stored.bucket import StoredBucket
 from zae_limiter.items.stored.bucket_updates import mark_write
+from zae_limiter.items.stored.keys import BucketId
 from zae_limiter.quiet_logging import quiet_logger
 from zae_limiter.store_errors import ConditionFailed, NoAnswer, ServerFault
 

@@ -42,9 +42,9 @@ from zae_limiter.items.sharding import transactions
 from zae_limiter.items.sharding.known_shards import KnownShards, rejection
 from zae_limiter.items.sharding.transactions import Gathering, ShardMoves
 from zae_limiter.items.stored import keys
-from zae_limiter.items.stored.bucket import BucketId, decode, new_write_id, shows_write
+from zae_limiter.items.stored.bucket import decode, new_write_id, shows_write
 from zae_limiter.items.stored.bucket_updates import WriteTrailer, bucket_update, require_same
-from zae_limiter.items.stored.keys import Key
+from zae_limiter.items.stored.keys import BucketId, Key
 from zae_limiter.items.stored.update import ItemWrite
 from zae_limiter.items.stored.usage.hours import TURN_MARK
 from zae_limiter.quiet_logging import quiet_logger

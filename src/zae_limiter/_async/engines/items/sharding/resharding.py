@@ -29,7 +29,8 @@ from zae_limiter.items.counters import Counters
 from zae_limiter.items.sharding import transactions
 from zae_limiter.items.sharding.known_shards import KnownShards
 from zae_limiter.items.sharding.throttling import ReshardCooldown, ThrottledItems
-from zae_limiter.items.stored.bucket import BucketId, StoredBucket, decode, new_write_id
+from zae_limiter.items.stored.bucket import StoredBucket, decode, new_write_id
+from zae_limiter.items.stored.keys import BucketId
 from zae_limiter.items.stored.update import ItemPut, ItemWrite
 from zae_limiter.quiet_logging import quiet_logger
 from zae_limiter.store_errors import ConditionFailed

@@ -15,8 +15,9 @@ from zae_limiter.dynamodb import expressions
 from zae_limiter.exceptions import InfrastructureError
 from zae_limiter.items.buckets.cache import BucketCache
 from zae_limiter.items.stored import entities, keys
-from zae_limiter.items.stored.bucket import EntityLink, ShardId
+from zae_limiter.items.stored.bucket import EntityLink
 from zae_limiter.items.stored.bucket_updates import later_expiry
+from zae_limiter.items.stored.keys import ShardId
 from zae_limiter.quiet_logging import quiet_logger
 from zae_limiter.store_errors import ConditionFailed
 

@@ -51,7 +51,8 @@ from zae_limiter.items.sharding.throttling import ThrottledItems
 from zae_limiter.items.stored import bucket as bucket_item
 from zae_limiter.items.stored import keys
 from zae_limiter.items.stored.attributes import Item
-from zae_limiter.items.stored.bucket import EntityLink, ShardId, StoredBucket, new_write_id
+from zae_limiter.items.stored.bucket import EntityLink, StoredBucket, new_write_id
+from zae_limiter.items.stored.keys import ShardId
 from zae_limiter.items.stored.usage.hours import still_holds_finished
 from zae_limiter.store_errors import ConditionFailed, NoAnswer, NotSent, ServerFault, Throttled
 

@@ -34,7 +34,7 @@ from zae_limiter.items.sharding.known_shards import (
     soonest,
 )
 from zae_limiter.items.sharding.throttling import ThrottledItems
-from zae_limiter.items.stored.bucket import BucketId
+from zae_limiter.items.stored.keys import BucketId
 from zae_limiter.quiet_logging import quiet_logger
 from zae_limiter.store_errors import NotSent
 

@@ -17,7 +17,8 @@ from zae_limiter.items.buckets.cache import BucketCache
 from zae_limiter.items.sharding.shared_reads import SharedReads
 from zae_limiter.items.stored import keys
 from zae_limiter.items.stored.attributes import Item
-from zae_limiter.items.stored.bucket import BucketId, StoredBucket, decode
+from zae_limiter.items.stored.bucket import StoredBucket, decode
+from zae_limiter.items.stored.keys import BucketId
 
 MAX_ROUNDS = 12  # each round finds at least one shard that was split or merged meanwhile
 LOST_S = 0.5  # a reader that takes longer is not waited for: its event loop may be closed

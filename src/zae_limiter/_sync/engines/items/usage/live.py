@@ -16,8 +16,7 @@ from zae_limiter.exceptions import RateLimiterUnavailable
 from zae_limiter.items.stored import bucket as bucket_item
 from zae_limiter.items.stored import keys
 from zae_limiter.items.stored.attributes import Item, integer, s, text
-from zae_limiter.items.stored.bucket import BucketId, ShardId
-from zae_limiter.items.stored.keys import Key
+from zae_limiter.items.stored.keys import BucketId, Key, ShardId
 from zae_limiter.items.stored.usage import day_row
 from zae_limiter.items.stored.usage.day_row import RowId, UsageRow
 from zae_limiter.items.stored.usage.hours import ORIGIN
@@ -83,9 +82,7 @@ def of_entity(
     raise RateLimiterUnavailable("the shards of this bucket keep changing; try again")
 
 
-def _indexed_shards(
-    client: DynamoClient, namespace_id: str, entity_id: str
-) -> set[bucket_item.ShardId]:
+def _indexed_shards(client: DynamoClient, namespace_id: str, entity_id: str) -> set[ShardId]:
     query = Query(
         client,
         "GSI3PK = :pk AND begins_with(GSI3SK, :sk)",
@@ -93,7 +90,7 @@ def _indexed_shards(
         index="GSI3",
     )
     indexed = [schema.parse_bucket_pk(Key.of(item).pk) for item in query.all()]
-    return {bucket_item.ShardId(*key) for key in indexed}
+    return {ShardId(*key) for key in indexed}
 
 
 def resolve(

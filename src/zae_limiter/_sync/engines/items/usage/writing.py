@@ -13,7 +13,7 @@ from zae_limiter.concurrency.bounded import BoundedDict
 from zae_limiter.dynamodb import expressions
 from zae_limiter.exceptions import ZAELimiterError
 from zae_limiter.items.buckets.turning import BegunHour
-from zae_limiter.items.stored.bucket import BucketId, ShardId
+from zae_limiter.items.stored.keys import BucketId, ShardId
 from zae_limiter.items.stored.update import ItemUpdate
 from zae_limiter.items.stored.usage import day_row
 from zae_limiter.items.stored.usage.hours import HourState
