@@ -65,7 +65,8 @@ class AWaiter:
         except RuntimeError:  # no loop runs in this thread
             is_own_loop = False
         if is_own_loop:
-            self._wake()
+            # Not at once: the leader of a write wakes the others before it goes on itself.
+            self._loop.call_soon(self._wake)
             return True
         try:
             self._loop.call_soon_threadsafe(self._wake)
