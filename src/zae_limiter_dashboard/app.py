@@ -12,9 +12,12 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from zae_limiter_dashboard.action_routes import ActionRoutes
 from zae_limiter_dashboard.guard import RequestGuard
 from zae_limiter_dashboard.pages import PageRoutes
+from zae_limiter_dashboard.rendering import Renderer
 from zae_limiter_dashboard.session import Sessions
+from zae_limiter_dashboard.session_routes import SessionRoutes
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -39,7 +42,10 @@ def make_app(
 ) -> Starlette:
     """Return the application; ``token`` opens sessions, ``namespace`` is shown first."""
     sessions = Sessions(token, settings.port)
-    pages = PageRoutes(stores, settings, sessions, given, namespace)
+    renderer = Renderer(settings, given, namespace)
+    opening = SessionRoutes(renderer, settings, sessions, namespace)
+    pages = PageRoutes(renderer, stores, settings, given)
+    actions = ActionRoutes(renderer, stores, settings, given)
     live = {
         "overview": pages.overview,
         "resources": pages.resources,
@@ -56,7 +62,7 @@ def make_app(
         "usage.json": pages.usage,
     }
     read = [
-        Route(f"/n/{{namespace}}/{path}", pages.endpoint(page), methods=["GET"])
+        Route(f"/n/{{namespace}}/{path}", renderer.endpoint(page), methods=["GET"])
         for path, page in [
             *live.items(),
             *((f"{path}/live", page) for path, page in live.items()),
@@ -71,17 +77,19 @@ def make_app(
 
     return Starlette(
         routes=[
-            Route("/", pages.shell, methods=["GET"]),
-            Route("/session", pages.session, methods=["POST"]),
-            Route("/session/end", pages.end_session, methods=["POST"]),
-            Route("/home", pages.endpoint(pages.home), methods=["GET"]),
+            Route("/", opening.shell, methods=["GET"]),
+            Route("/session", opening.session, methods=["POST"]),
+            Route("/session/end", opening.end_session, methods=["POST"]),
+            Route("/home", renderer.endpoint(opening.home), methods=["GET"]),
             *read,
             Route(
-                "/n/{namespace}/manifest", pages.endpoint(pages.manifest), methods=["GET", "POST"]
+                "/n/{namespace}/manifest",
+                renderer.endpoint(pages.manifest),
+                methods=["GET", "POST"],
             ),
             Route(
                 "/n/{namespace}/actions/{name}",
-                pages.endpoint(pages.action),
+                renderer.endpoint(actions.action),
                 methods=["GET", "POST"],
             ),
             Mount("/static", StaticFiles(directory=STATIC), name="static"),

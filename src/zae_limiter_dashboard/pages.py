@@ -1,39 +1,20 @@
-"""The routes: each parses a request, asks a view for its records, and renders them."""
+"""The pages: each parses a request, asks a view for its records, and renders them."""
 
 from __future__ import annotations
 
-import io
-import json
-import time
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import urlencode
 
-from starlette.concurrency import run_in_threadpool
-from starlette.requests import ClientDisconnect
-from starlette.responses import (
-    HTMLResponse,
-    JSONResponse,
-    PlainTextResponse,
-    RedirectResponse,
-    Response,
-)
+from starlette.responses import RedirectResponse, Response
 
-from zae_limiter.bounded_json import parse_bounded
-from zae_limiter.exceptions import LimitsChangedError, ValidationError, ZAELimiterError
-from zae_limiter.models.usage import money_label
-from zae_limiter.naming import check_entity_id, check_principal, check_resource, process_author
-from zae_limiter_dashboard.actions import ACTIONS, ActionPlace, Level, limit_lines
+from zae_limiter.exceptions import ValidationError
+from zae_limiter.naming import check_resource
 from zae_limiter_dashboard.board import READ_UNITS_PER_SHOWN
 from zae_limiter_dashboard.charts import CallsChart
-from zae_limiter_dashboard.entity_view import SPANS, draw_usage, entity_levels, entity_page, explain
-from zae_limiter_dashboard.guard import session_cookie
+from zae_limiter_dashboard.entity_view import entity_levels, entity_page, explain
 from zae_limiter_dashboard.history import DAYS
 from zae_limiter_dashboard.limits_view import compare_manifest, read_named_manifest, stored_limits
-from zae_limiter_dashboard.live import LiveParts
 from zae_limiter_dashboard.overview import overview_of
-from zae_limiter_dashboard.problems import problem_of
 from zae_limiter_dashboard.rows import DEFAULT_SORT, SORTS, matching
 from zae_limiter_dashboard.store import (
     READ_UNITS_PER_CHECK,
@@ -41,201 +22,47 @@ from zae_limiter_dashboard.store import (
     READ_UNITS_PER_SUBJECT,
     REFRESH_S,
 )
-from zae_limiter_dashboard.templating import environment
-from zae_limiter_ops.reports.usage_columns import entity_columns
+from zae_limiter_dashboard.usage_view import (
+    SPANS,
+    csv_of,
+    draw_usage,
+    json_text_of,
+    limit_labels,
+    ranking_of,
+)
 from zae_limiter_ops.views.amounts import amount_words, parse_amounts
-from zae_limiter_ops.views.columns import json_of, write_csv
-from zae_limiter_ops.views.formatting import LEVELS
-from zae_limiter_ops.views.names import unknown_names, unknown_resource, unused_limit
 
 if TYPE_CHECKING:
-    from starlette.requests import Request
-
-    from zae_limiter import SyncRepository
-    from zae_limiter.models.audit import AuditEvent
-    from zae_limiter.models.usage import UsageRanking
-    from zae_limiter_dashboard.actions import Fields
     from zae_limiter_dashboard.board import Board
-    from zae_limiter_dashboard.session import Sessions
+    from zae_limiter_dashboard.rendering import Ask, Renderer
     from zae_limiter_dashboard.settings import DashboardSettings
     from zae_limiter_dashboard.store import Stores, Watched
     from zae_limiter_ops.views.advice import GivenOptions
-    from zae_limiter_ops.views.names import UnknownName
-
 
 ROWS = 50  # of a page of a resource
 FOUND = 100  # entities that a search lists
-TOP = 25
 LASTS = ("24h", "7d", "30d")
-MAX_FIELDS = 50
-SERVICE_UNAVAILABLE = 503
-MAX_TOKEN_BODY = 1000  # characters; a token has 43
-
-
-@dataclass(frozen=True, slots=True)
-class Ask:
-    """A request in plain values."""
-
-    namespace: str
-    path: str
-    query: dict[str, str]
-    form: dict[str, str]
-    headers: Mapping[str, str]
-    is_post: bool
-
-    @property
-    def is_live(self) -> bool:
-        """Whether only the live part of a page is asked for."""
-        return self.path.endswith("/live")
-
-    def entity_id(self) -> str:
-        return check_entity_id(self.query.get("id", ""))
-
-
-Handler = Callable[[Ask], Response]
 
 
 class PageRoutes:
-    """The pages of one server."""
+    """The pages that show something."""
 
     def __init__(
         self,
+        renderer: Renderer,
         stores: Stores,
         settings: DashboardSettings,
-        sessions: Sessions,
         given: GivenOptions,
-        namespace: str,
     ) -> None:
+        self._renderer = renderer
         self._stores = stores
         self._settings = settings
-        self._sessions = sessions
         self._given = given
-        self._namespace = namespace
-        self._templates = environment()
-        self._live = LiveParts()
-
-    # --- around every page
-
-    def endpoint(self, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
-        """Return a route that runs the handler in a thread; errors of the store become messages."""
-
-        async def answer(request: Request) -> Response:
-            form: dict[str, str] = {}
-            if request.method == "POST":
-                body = await _body_of(request)
-                if body is None:
-                    return Response(status_code=400)
-                try:
-                    form = _form_in(body)
-                except ValueError:
-                    return PlainTextResponse(f"a form has at most {MAX_FIELDS} fields\n", 400)
-            ask = Ask(
-                namespace=request.path_params.get("namespace", self._namespace),
-                path=request.url.path,
-                query=dict(request.query_params),
-                form=form,
-                headers=request.headers,
-                is_post=request.method == "POST",
-            )
-            return await run_in_threadpool(self._timed_answer, handler, ask)
-
-        return answer
-
-    def _timed_answer(self, handler: Handler, ask: Ask) -> Response:
-        """Return the answer with its time and its CPU time, for the tools of a browser."""
-        started, cpu_started = time.perf_counter(), time.thread_time()
-        answer = self._answer(handler, ask)
-        total_ms = (time.perf_counter() - started) * 1000
-        cpu_ms = (time.thread_time() - cpu_started) * 1000
-        answer.headers["Server-Timing"] = f"cpu;dur={cpu_ms:.1f}, total;dur={total_ms:.1f}"
-        return answer
-
-    def _answer(self, handler: Handler, ask: Ask) -> Response:
-        try:
-            return handler(ask)
-        except ZAELimiterError as error:
-            problem = problem_of(error, self._given)
-            template = "problem_part.html" if ask.is_live else "problem.html"
-            # A live part is swapped in with its message, and the next refresh tries again.
-            status = 200 if ask.is_live else problem.status
-            retries = problem.status == SERVICE_UNAVAILABLE and not ask.is_post
-            return self._html(
-                template,
-                ask,
-                status=status,
-                problem=problem,
-                retries=retries,
-                address=ask.path + (f"?{urlencode(ask.query)}" if ask.query else ""),
-            )
-
-    def _html(self, template: str, ask: Ask, *, status: int = 200, **values: Any) -> HTMLResponse:
-        return HTMLResponse(self._render(template, ask, **values), status)
-
-    def _render(self, template: str, ask: Ask, **values: Any) -> str:
-        base = f"/n/{ask.namespace}"
-        return self._templates.get_template(template).render(
-            namespace=ask.namespace,
-            base=base,
-            path=ask.path,
-            link=lambda page, /, **query: (
-                f"{base}/{page}" + (f"?{urlencode(query)}" if query else "")
-            ),
-            allow_edit=self._settings.allow_edit,
-            levels=LEVELS,
-            **values,
-        )
-
-    def _page_or_part(
-        self, ask: Ask, template: str, part: str, read: Callable[[], dict[str, Any]]
-    ) -> Response:
-        """Render a page, or only its live part, which is made at most every two seconds."""
-        address = f"{ask.path}?{urlencode(sorted(ask.query.items()))}"
-        if ask.is_live:
-            text = self._live.get(address, lambda: self._render(part, ask, **read()))
-            return HTMLResponse(text)
-        live_query = urlencode(ask.query)
-        live_url = f"{ask.path}/live" + (f"?{live_query}" if live_query else "")
-        return self._html(template, ask, live_url=live_url, **read())
-
-    # --- session
-
-    def shell(self, _request: Request) -> Response:
-        """Return a page without data, whose script exchanges the token for a session."""
-        return HTMLResponse(self._templates.get_template("shell.html").render())
-
-    async def session(self, request: Request) -> Response:
-        """Exchange a token for a cookie, which scripts cannot read and other sites do not send."""
-        body = await _body_of(request)
-        token = None if body is None else _token_in(body)
-        secret = None if token is None else self._sessions.open(token)
-        if secret is None:
-            return JSONResponse({"error": "the token is wrong"}, 401)
-        answer = JSONResponse({"next": f"/n/{self._namespace}/overview"})
-        answer.set_cookie(
-            self._sessions.cookie_name,
-            secret,
-            path="/",
-            secure=self._settings.is_secure,
-            httponly=True,
-            samesite="strict",
-        )
-        return answer
-
-    async def end_session(self, request: Request) -> Response:
-        """End the session of this browser."""
-        self._sessions.close(session_cookie(request.headers, self._sessions))
-        answer = RedirectResponse("/", 303)
-        answer.delete_cookie(self._sessions.cookie_name, path="/")
-        return answer
-
-    def home(self, ask: Ask) -> Response:
-        """Lead to the overview of the namespace of the command."""
-        return RedirectResponse(f"/n/{ask.namespace}/overview", 303)
 
     # --- overview
 
     def overview(self, ask: Ask) -> Response:
-        return self._page_or_part(
+        return self._renderer.page_or_part(
             ask, "overview.html", "overview_part.html", lambda: self._read_overview(ask)
         )
 
@@ -276,7 +103,7 @@ class PageRoutes:
     # --- resources
 
     def resources(self, ask: Ask) -> Response:
-        return self._page_or_part(
+        return self._renderer.page_or_part(
             ask, "resources.html", "resources_part.html", lambda: self._read_resources(ask)
         )
 
@@ -300,7 +127,7 @@ class PageRoutes:
 
     def resource(self, ask: Ask) -> Response:
         check_resource(ask.query.get("name", ""))
-        return self._page_or_part(
+        return self._renderer.page_or_part(
             ask, "resource.html", "resource_part.html", lambda: self._read_resource(ask)
         )
 
@@ -373,20 +200,20 @@ class PageRoutes:
         found = sorted({row.entity_id for row in matching(board.rows, search)}) if search else []
         if search and (search in found or watched.entity_or_none(search) is not None):
             return RedirectResponse(f"/n/{ask.namespace}/entity?{urlencode({'id': search})}", 303)
-        return self._html(
+        return self._renderer.html(
             "find.html", ask, search=search, found=found[:FOUND], count=len(found), board=board
         )
 
     def entity(self, ask: Ask) -> Response:
         entity_id = ask.entity_id()
         if ask.is_live:
-            return self._page_or_part(
+            return self._renderer.page_or_part(
                 ask, "", "entity_part.html", lambda: self._read_levels(ask, entity_id)
             )
         watched = self._stores.watch(ask.namespace)
         window = ask.query.get("window", "hourly")
         live_url = f"{ask.path}/live?{urlencode({'id': entity_id})}"
-        return self._html(
+        return self._renderer.html(
             "entity.html",
             ask,
             live_url=live_url,
@@ -416,11 +243,11 @@ class PageRoutes:
             asked = parse_amounts(amounts)
             found = explain(watched.repository, entity_id, resource, asked, self._given)
         except ValidationError as error:
-            return self._html("explain.html", ask, explanation=None, problem=str(error))
+            return self._renderer.html("explain.html", ask, explanation=None, problem=str(error))
         options = [word for each in amount_words(asked) for word in ("-c", each)]
         command = self._given.command("explain", entity_id, resource, options=options)
         template = "explain_part.html" if "hx-request" in ask.headers else "explain.html"
-        return self._html(template, ask, explanation=found, problem=None, command=command)
+        return self._renderer.html(template, ask, explanation=found, problem=None, command=command)
 
     # --- limits, manifests, namespaces
 
@@ -428,7 +255,7 @@ class PageRoutes:
         watched = self._stores.watch(ask.namespace)
         chosen, cursor = ask.query.get("resource") or None, ask.query.get("cursor") or None
         stored = stored_limits(watched.repository, chosen, cursor)
-        return self._html("limits.html", ask, stored=stored)
+        return self._renderer.html("limits.html", ask, stored=stored)
 
     def manifest(self, ask: Ask) -> Response:
         watched = self._stores.watch(ask.namespace)
@@ -439,12 +266,12 @@ class PageRoutes:
             except OSError as error:
                 raise ValidationError("manifest", str(named), error.strerror or "") from None
         report = None if text is None else compare_manifest(watched.repository, text, source)
-        return self._html(
+        return self._renderer.html(
             "manifest.html", ask, text=text or "", named=named, source=source, report=report
         )
 
     def namespaces(self, ask: Ask) -> Response:
-        return self._html("namespaces.html", ask, listed=self._stores.namespaces())
+        return self._renderer.html("namespaces.html", ask, listed=self._stores.namespaces())
 
     # --- usage
 
@@ -455,32 +282,16 @@ class PageRoutes:
         # Rankings read the hours of all entities, which costs units where reads do.
         is_wanted = not costs_units or bool(ask.query)
         repository = watched.repository
-        ranking = None
-        if is_wanted:
-            ranking = repository.get_top_usage(by, last, resource=resource, limit=TOP)
-            _check_ranking(repository, ranking, resource)
+        ranking = ranking_of(repository, by, last, resource) if is_wanted else None
         form = ask.path.rpartition(".")[2]
         if ranking is not None and form == "csv":
-            text = io.StringIO()
-            write_csv(entity_columns(ranking.consumers, "entity"), ranking.consumers, text)
-            return _download(text.getvalue(), "text/csv", "usage.csv")
+            return _download(csv_of(ranking), "text/csv", "usage.csv")
         if ranking is not None and form == "json":
-            columns = entity_columns(ranking.consumers, "entity")
-            document = {
-                "by": ranking.by,
-                "start_time": ranking.start_time,
-                "end_time": ranking.end_time,
-                "consumers": [json_of(columns, usage) for usage in ranking.consumers],
-                "parents": [json_of(columns, usage) for usage in ranking.parents],
-            }
-            return _download(json.dumps(document, indent=2), "application/json", "usage.json")
+            return _download(json_text_of(ranking), "application/json", "usage.json")
         drawn = None
         if ranking is not None and resource is not None:
             drawn = draw_usage(repository, "hourly", resource=resource)
-        usages = [*ranking.consumers, *ranking.parents] if ranking else []
-        names = sorted({name for usage in usages for name in usage.counters})
-        currencies = {name: unit for usage in usages for name, unit in usage.currencies.items()}
-        return self._html(
+        return self._renderer.html(
             "usage.html",
             ask,
             ranking=ranking,
@@ -489,169 +300,10 @@ class PageRoutes:
             by=by,
             resource=resource,
             resources=repository.list_resources(),
-            limit_names=names,
-            labels={name: money_label(name, currencies.get(name)) for name in names},
+            labels=limit_labels(ranking),
             usage=drawn,
             export=urlencode({k: v for k, v in ask.query.items() if v} or {"last": last}),
         )
-
-    # --- actions
-
-    def action(self, ask: Ask) -> Response:
-        """Show the form of an action, its preview, or its result."""
-        if not self._settings.allow_edit:
-            return self._html("read_only.html", ask, status=403)
-        name = ask.path.rpartition("/")[2]
-        action = ACTIONS.get(name)
-        if action is None:
-            raise ValidationError("action", name, "is unknown")
-        watched = self._stores.watch(ask.namespace)
-        if not ask.is_post and name != "delete-limits":
-            return self._form(ask, watched, name, ask.query)
-        # A deletion has nothing to fill in, so that its preview comes first.
-        fields = ask.form if ask.is_post else ask.query
-        is_conflict = False
-        try:
-            if ask.is_post and fields.get("step") == "confirm":
-                principal = self.principal(ask.headers)
-                done = action.perform(watched.repository, fields, principal)
-                self._live.clear()
-                watched.forget(fields.get("entity", ""))
-                return self._html(
-                    "done.html", ask, done=done, fields=fields, principal=principal, name=name
-                )
-            preview = action.preview(
-                ActionPlace(watched.repository, watched.keeper.board()), fields
-            )
-        except LimitsChangedError as error:
-            if name != "delete-limits":
-                return self._form(
-                    ask, watched, name, fields, status=409, problem=str(error), is_conflict=True
-                )
-            is_conflict = True
-            preview = action.preview(
-                ActionPlace(watched.repository, watched.keeper.board()), fields
-            )
-        except ValidationError as error:
-            if name == "delete-limits":
-                raise
-            return self._form(ask, watched, name, fields, status=400, problem=str(error))
-        return self._html(
-            "preview.html",
-            ask,
-            status=409 if is_conflict else 200,
-            is_conflict=is_conflict,
-            changed_by=_last_change(watched, Level.of(fields)) if is_conflict else None,
-            action=action,
-            name=name,
-            preview=preview,
-            unknown=_unknown(watched.repository, preview.fields),
-            command=preview.command(self._given),
-            principal=self.principal(ask.headers),
-        )
-
-    def _form(
-        self,
-        ask: Ask,
-        watched: Watched,
-        name: str,
-        fields: Mapping[str, str],
-        *,
-        status: int = 200,
-        problem: str | None = None,
-        is_conflict: bool = False,
-    ) -> Response:
-        repository = watched.repository
-        values: dict[str, Any] = {
-            "entity": fields.get("entity", ""),
-            "resource": fields.get("resource", ""),
-            "seconds": fields.get("seconds", "60"),
-            "amounts": fields.get("amounts", ""),
-            "parent": fields.get("parent", ""),
-            "cascade": fields.get("cascade", "on") == "on",
-            "stored": (),
-            "limits": "",
-            "before": "",
-            "level": None,
-            "in_force": None,
-            "changed_by": None,
-        }
-        if name == "set-limits":
-            level = Level.of(fields)
-            stored = level.stored(repository)
-            in_force, source = level.in_force(repository)
-            # What was typed stays, but it replaces the limits that are shown now.
-            before = fields["before"] if "before" in fields and not is_conflict else None
-            values |= {
-                "level": level,
-                "stored": stored,
-                "in_force": None if stored or source is None else (in_force, source),
-                "limits": fields.get("limits", limit_lines(stored or in_force)),
-                "before": limit_lines(stored) if before is None else before,
-            }
-            if is_conflict:
-                values["changed_by"] = _last_change(watched, level)
-        if name == "set-parent" and "parent" not in fields:
-            entity = repository.get_entity(values["entity"]) if values["entity"] else None
-            if entity is not None:
-                values |= {"parent": entity.parent_id or "", "cascade": entity.cascade}
-        return self._html(
-            "form.html",
-            ask,
-            status=status,
-            name=name,
-            action=ACTIONS[name],
-            problem=problem,
-            is_conflict=is_conflict,
-            **values,
-        )
-
-    def principal(self, headers: Mapping[str, str]) -> str:
-        """Return the author of a change: the user of the system, or the one that a proxy names."""
-        header = self._settings.principal_header
-        if header is None:
-            return process_author()
-        name = check_principal(headers.get(header, "").strip() or None)
-        if not name:
-            raise ValidationError(
-                header, "", "is missing: the proxy must name the user of every request in it"
-            )
-        return name
-
-
-async def _body_of(request: Request) -> str | None:
-    """Return the body of a request as text; None if the client has hung up."""
-    try:
-        return (await request.body()).decode("utf-8", "replace")
-    except ClientDisconnect:
-        return None
-
-
-def _form_in(body: str) -> dict[str, str]:
-    """Return the fields of a form; raise ValueError if there are too many."""
-    return dict(parse_qsl(body, keep_blank_values=True, max_num_fields=MAX_FIELDS))
-
-
-def _token_in(body: str) -> str | None:
-    """Return the token that a body has as JSON; None if it has none. Anybody may send one."""
-    try:
-        found = parse_bounded(body, longest=MAX_TOKEN_BODY)
-    except ValueError:
-        return None
-    token = found.get("token") if isinstance(found, dict) else None
-    return token if isinstance(token, str) else None
-
-
-def _unknown(repository: SyncRepository, fields: Fields) -> list[UnknownName]:
-    """Return the names of a change that were never seen."""
-    parent = unknown_names(repository, fields.get("parent"), None)
-    return unknown_names(repository, fields.get("entity"), fields.get("resource")) + parent
-
-
-def _last_change(watched: Watched, level: Level) -> AuditEvent | None:
-    """Return the newest change of a configuration level; None if none is logged."""
-    events = watched.repository.get_audit_events(level.subject, limit=1)
-    return events[0] if events else None
 
 
 def _figures(
@@ -682,14 +334,6 @@ def _usage_query(ask: Ask) -> tuple[str, str | None, str | None]:
     if resource is not None:
         check_resource(resource)
     return last if last in LASTS else LASTS[0], ask.query.get("by") or None, resource
-
-
-def _check_ranking(repository: SyncRepository, ranking: UsageRanking, resource: str | None) -> None:
-    """Raise if nothing was ranked because of an unknown limit or resource."""
-    if problem := unused_limit(ranking.by, ranking.limit_names):
-        raise ValidationError("rank by", ranking.by, problem)
-    if not ranking.limit_names and (problem := unknown_resource([repository], resource)):
-        raise ValidationError("resource", resource, problem)
 
 
 def _whole(text: str | None, default: int) -> int:
