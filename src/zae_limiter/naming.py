@@ -29,6 +29,8 @@ MAX_STACK_LENGTH = 64 - len("-limits-provisioner")
 CURRENCY = "@"  # between name and currency of a budget in usage; no limit name contains it
 DEFAULT_RESOURCE = "_default_"  # for an entity's limits on all resources without own limits
 RESERVED_LIMIT_NAMES = frozenset({"wcu"})  # bookkeeping of the DynamoDB engine in the documents
+DEFAULT_NAMESPACE = "default"  # of programs that name none; every store has it
+DEFAULT_STACK = "zae-limiter"
 RESERVED_NAMESPACE = "_"
 # The key of the document with the store's schema version, in the reserved namespace.
 VERSION_RECORD = "version"

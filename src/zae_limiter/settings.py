@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast, get_args
 
 from zae_limiter.clock import check_clock
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.config import OnUnavailable
 from zae_limiter.models.limit import check_positive
+from zae_limiter.naming import DEFAULT_NAMESPACE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -58,6 +60,11 @@ class Settings(NamedTuple):
             for name, value in options.items()
         }
         return self._replace(**checked)
+
+
+def named_namespace(name: str | None) -> str:
+    """Return the namespace that an option or the environment names, or the default."""
+    return name or os.environ.get("ZAEL_NAMESPACE") or DEFAULT_NAMESPACE
 
 
 def check_seconds(value: object, field: str) -> float:

@@ -10,9 +10,9 @@ import click
 from click.core import ParameterSource
 
 from zae_limiter.exceptions import RateLimiterUnavailable, ValidationError
+from zae_limiter.naming import DEFAULT_NAMESPACE
 from zae_limiter_dashboard.settings import DEFAULT_PORT, DashboardSettings
 from zae_limiter_ops.addresses import LOOPBACK
-from zae_limiter_ops.cli.shared.store import DEFAULT_NAMESPACE
 from zae_limiter_ops.cli.shared.store_options import store_options
 from zae_limiter_ops.views.advice import GivenOptions
 

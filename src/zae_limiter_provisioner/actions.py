@@ -11,7 +11,7 @@ from typing import Any
 from zae_limiter.bounded_json import is_deeper, parse_bounded, too_deep
 from zae_limiter.clock import Deadline
 from zae_limiter.exceptions import InfrastructureError, ValidationError, ZAELimiterError
-from zae_limiter.naming import check_principal
+from zae_limiter.naming import DEFAULT_NAMESPACE, check_principal
 from zae_limiter_ops._sync.provisioner import WAIT_SECONDS, SyncProvisioner
 from zae_limiter_ops.manifest.declarations import LimitsManifest
 from zae_limiter_ops.manifest.diff import ApplyResult
@@ -22,7 +22,6 @@ ACTIONS = ("plan", "apply", "diff")
 MAX_CHARACTERS = 6_000_000  # of a manifest as text: Lambda accepts no larger payload
 MAX_DIGITS = 9  # of a number of settings
 MAX_ANSWER_BYTES = 6_000_000  # Lambda passes no larger answer on
-DEFAULT_NAMESPACE = "default"
 DEFAULT_PRINCIPAL = "limits-provisioner"
 
 

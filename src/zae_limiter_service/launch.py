@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from zae_limiter.exceptions import ValidationError
-from zae_limiter_service.stores import named_namespace, open_sync
+from zae_limiter.settings import named_namespace
+from zae_limiter_service.stores import open_sync
 from zae_limiter_service.supervisor import Supervisor
 from zae_limiter_service.worker import WorkerPlace, run_loop, run_worker, start_logging
 

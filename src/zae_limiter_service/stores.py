@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from typing import TYPE_CHECKING
 
 from zae_limiter import RateLimiter, Repository
@@ -12,7 +11,6 @@ from zae_limiter.store_url import parse_url
 if TYPE_CHECKING:
     from zae_limiter import SyncRepository
 
-DEFAULT_NAMESPACE = "default"
 CONFIG_CACHE_S = 5.0  # changes of limits by others are in force within this time
 # An unnamed memory is private to whoever opens it; the page and the routes must see the same one.
 SHARED_MEMORY = "memory://zae-limiter-service"
@@ -79,11 +77,6 @@ class NamespaceStores:
 
     async def close(self) -> None:
         await self._root.close()
-
-
-def named_namespace(namespace: str | None) -> str:
-    """Return the namespace that an option or the environment names."""
-    return namespace or os.environ.get("ZAEL_NAMESPACE") or DEFAULT_NAMESPACE
 
 
 def open_sync(url: str | None, namespace: str) -> SyncRepository:

@@ -17,17 +17,19 @@ from zae_limiter._sync.repository.context import Context
 from zae_limiter.clock import Clock, HostClock, ServerClock, SharedClock
 from zae_limiter.concurrency.parallel import Parallel
 from zae_limiter.exceptions import NamespaceNotFoundError, ValidationError
-from zae_limiter.naming import check_namespace, check_stack_name
-from zae_limiter.settings import Settings
+from zae_limiter.naming import (
+    DEFAULT_NAMESPACE,
+    DEFAULT_STACK,
+    check_namespace,
+    check_stack_name,
+)
+from zae_limiter.settings import Settings, named_namespace
 from zae_limiter.store_url import StoreUrl, check_region, masked_url, parse_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from zae_limiter.models.backend import MigrationProgress, MigrationReport
-
-DEFAULT_NAMESPACE = "default"
-DEFAULT_STACK = "zae-limiter"
 
 
 def open_repository(settings: Settings) -> SyncRepository:
@@ -94,9 +96,7 @@ def _config_cache(engine: Engine, ttl_seconds: float) -> SyncConfigCache:
 
 
 def _namespace(settings: Settings) -> str:
-    return check_namespace(
-        settings.namespace or os.environ.get("ZAEL_NAMESPACE") or DEFAULT_NAMESPACE
-    )
+    return check_namespace(named_namespace(settings.namespace))
 
 
 def _store_url(settings: Settings) -> StoreUrl:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from zae_limiter._version import __version__
+from zae_limiter.naming import DEFAULT_STACK
 from zae_limiter_ops.cli.shared.console import print_json
 from zae_limiter_ops.cli.shared.options import output_option
-from zae_limiter_ops.cli.shared.store import DEFAULT_STACK
 from zae_limiter_ops.cli.shared.store_options import registry_options
 from zae_limiter_ops.cli.shared.tables import print_fields
 

@@ -33,13 +33,12 @@ from zae_limiter.exceptions import (
 )
 from zae_limiter.items import version_record
 from zae_limiter.models.stack import StackOptions
-from zae_limiter.naming import RESERVED_NAMESPACE, VERSION_RECORD
+from zae_limiter.naming import DEFAULT_NAMESPACE, RESERVED_NAMESPACE, VERSION_RECORD
 from zae_limiter.settings import Settings
 from zae_limiter_ops._sync.infra.stack_manager import OnEvent, StackChange, SyncStackManager
 from zae_limiter_ops.infra import names, packages, progress
 from zae_limiter_ops.transport.control import FIRST_ANSWER_S, Control, ControlError
 
-DEFAULT_NAMESPACE = "default"
 REQUEST_TIMEOUT_S = 10.0  # longer than an acquire's: only a deployment waits for these calls
 FIRST_PAUSE_S = 0.05  # a local control plane is done at once
 LONGEST_PAUSE_S = 2.0

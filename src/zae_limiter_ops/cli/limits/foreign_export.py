@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
+from zae_limiter.naming import DEFAULT_NAMESPACE
 from zae_limiter_ops.cli.shared.console import status
 from zae_limiter_ops.cli.shared.tables import print_hint
 from zae_limiter_ops.views.formatting import count_of
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-DEFAULT_NAMESPACE = "default"
 FORMS = ("composite", "per-limit")
 UNITS = ("tokens", "millitokens")
 DEFAULT_READ_UNITS = 100  # a second: 800 KB of the table

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from zae_limiter.naming import DEFAULT_NAMESPACE
 from zae_limiter_ops.cli.namespace.registry import (
     find_namespace,
     find_orphan,
@@ -24,7 +25,6 @@ from zae_limiter_ops.cli.shared.options import (
     yes_option,
 )
 from zae_limiter_ops.cli.shared.records import print_records
-from zae_limiter_ops.cli.shared.store import DEFAULT_NAMESPACE
 from zae_limiter_ops.cli.shared.store_options import registry_options
 from zae_limiter_ops.cli.shared.tables import print_fields, print_result
 from zae_limiter_ops.views.columns import Column, json_of

@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 import click
 
 from zae_limiter.exceptions import NamespaceNotFoundError
+from zae_limiter.naming import DEFAULT_NAMESPACE, DEFAULT_STACK
 from zae_limiter.store_url import StoreUrl, parse_url
 from zae_limiter_ops.cli.shared.errors import suggested
 from zae_limiter_ops.views.advice import did_you_mean
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from zae_limiter._sync.repository import SyncRepository
     from zae_limiter.settings import Provision
 
-DEFAULT_NAMESPACE = "default"
-DEFAULT_STACK = "zae-limiter"
 # Longer than the library's 2 s: at a shell, a late answer is better than an error. A command that
 # gets no answer must end within 5 s, of which the start of the interpreter takes a part.
 REQUEST_TIMEOUT_S = 3.0

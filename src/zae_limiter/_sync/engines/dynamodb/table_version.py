@@ -16,11 +16,10 @@ from zae_limiter.dynamodb import foreign
 from zae_limiter.exceptions import InfrastructureNotFoundError, PermissionDenied
 from zae_limiter.items.stored import keys, system
 from zae_limiter.items.stored.attributes import Item
-from zae_limiter.naming import RESERVED_NAMESPACE, VERSION_RECORD
+from zae_limiter.naming import DEFAULT_NAMESPACE, RESERVED_NAMESPACE, VERSION_RECORD
 from zae_limiter.store_errors import ConditionFailed
 from zae_limiter.transport.errors import Refused
 
-DEFAULT_NAMESPACE = "default"
 RECORD = keys.record(RESERVED_NAMESPACE, VERSION_RECORD)
 
 
