@@ -4,10 +4,11 @@ from hypothesis import strategies as st
 
 from zae_limiter import Limit
 from zae_limiter.admission.image import BucketImage, LimitState, Rate, full_balance
-from zae_limiter.admission.tally import NO_TALLY, Tally
+from zae_limiter.admission.tally import NO_TALLY, Refusals, Tally
 from zae_limiter.bucket import EPOCH_MS
 from zae_limiter.models.limit import MAX_PERIOD_SECONDS, MAX_TOKENS
 from zae_limiter.models.timestamps import MILLI
+from zae_limiter.refusal import LimitedBy
 
 CENTURY_MS = 100 * 366 * 86_400_000
 HOUR_MS = 3_600_000
@@ -70,11 +71,20 @@ def states(draw, now_ms, rate=None):
     return LimitState(full_balance(rate, now_ms) + over_full, rate, consumed, counted)
 
 
-def tallies(names):
+def tallies(names, most=10**6):
     """How acquires ended, at least one of them in a rejection."""
-    counts = st.integers(0, 10**6)
-    asked = st.dictionaries(st.sampled_from(names), st.integers(1, 10**9))
-    return st.builds(Tally, st.integers(1, 10**6), counts, counts, asked, counts)
+    counts = st.integers(0, most)
+    asked = st.dictionaries(names, st.integers(1, 10**9))
+    parts = counts, counts, asked, counts, counts, counts, st.none() | refusals(names)
+    return st.builds(Tally, st.integers(1, most), *parts)
+
+
+def refusals(names):
+    """What refused acquires, by names that are empty if they are those of the bucket itself."""
+    refused = st.builds(
+        LimitedBy, st.sampled_from(["", "team"]), st.sampled_from(["", "api"]), names
+    )
+    return st.builds(Refusals, refused, st.integers(0, 2**32), refused, st.integers(0, 99))
 
 
 @st.composite
@@ -90,5 +100,5 @@ def images(draw, now_ms, names=("rpm", "tpm", "rpd")):
         0,
         draw(st.integers(0, 10**6)),
         draw(st.none() | st.dictionaries(st.sampled_from(names), st.integers(-(10**20), 10**20))),
-        draw(st.just(NO_TALLY) | tallies(names)),
+        draw(st.just(NO_TALLY) | tallies(st.sampled_from(names))),
     )

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.property.strategies import images, limits, moments
+from tests.property.strategies import images, limits, moments, tallies
 from zae_limiter import IncompatibleSchemaError, OnUnavailable
 from zae_limiter.admission.in_force import alias_of
-from zae_limiter.admission.tally import NO_TALLY, Tally
+from zae_limiter.admission.tally import NO_TALLY
 from zae_limiter.admission.usage import HourUsage, milli_of
 from zae_limiter.embedded.memory import rows as packed
 from zae_limiter.embedded.sqlite import rows as stored
@@ -60,15 +60,7 @@ def test_a_configuration_reads_back_as_it_was(chosen, policy):
     st.dictionaries(names, st.integers(-(10**30), 10**30)),
     st.integers(0, 10**12),
     st.dictionaries(names, st.integers(-(10**30), 10**30)),
-    st.builds(
-        Tally,
-        st.integers(1, 10**12),
-        st.integers(0, 10**12),
-        st.integers(0, 10**12),
-        st.dictionaries(names, st.integers(1, 10**30)),
-        st.integers(0, 10**12),
-    )
-    | st.just(NO_TALLY),
+    tallies(names, 10**12) | st.just(NO_TALLY),
 )
 def test_usage_reads_back_as_it_was(hour, counters, events, through, tally):
     usage = HourUsage(hour, milli_of(counters), events, milli_of(through), tally)

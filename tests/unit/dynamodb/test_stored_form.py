@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.property.strategies import tallies
 from tests.support.dynamodb.usage_rows import updated
-from zae_limiter.admission.tally import Refusals, Tally
+from zae_limiter.admission.tally import NO_TALLY, Refusals, Tally
 from zae_limiter.admission.usage import HourUsage, total_of
 from zae_limiter.dynamodb.expressions import body as body_of
 from zae_limiter.dynamodb.expressions import text as text_of
@@ -179,11 +180,7 @@ def test_both_records_of_a_namespace_read_back(status):
     st.integers(-10_000, 10_000_000),
     st.dictionaries(names, st.tuples(*[st.integers(-(10**15), 10**15)] * 2), max_size=4),
     st.integers(0, 10**9),
-    st.builds(
-        Tally,
-        *[st.integers(0, 10**9)] * 3,
-        asked=st.dictionaries(names, st.integers(1, 10**12), max_size=3),
-    ),
+    tallies(names, 10**9) | st.just(NO_TALLY),
 )
 def test_hours_read_back(hour, amounts, admitted, tally):
     used = {name: net for name, (net, _) in amounts.items()}
