@@ -14,8 +14,7 @@ from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.notation import parse_period
 from zae_limiter.models.timestamps import iso_from_ms
 from zae_limiter.models.usage import EntityUsage, UsageRanking, WindowType
-from zae_limiter.usage.amounts import ShownNames
-from zae_limiter.usage.report import UsageQuery
+from zae_limiter.usage.report import ShownNames, UsageQuery
 
 MAX_RANKED = 1000  # entities in one ranking
 MAX_COUNTED = 50_000  # entities that are added up in one pass, which takes about 40 MB

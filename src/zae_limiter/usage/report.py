@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -12,12 +13,18 @@ from typing import Any, NamedTuple
 
 from zae_limiter.admission.image import HOUR_MS
 from zae_limiter.admission.tally import Refusals
-from zae_limiter.admission.usage import BucketHour, HourUsage
+from zae_limiter.admission.usage import BucketHour, HourUsage, whole_amounts
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.money import billionths_of, in_currency
 from zae_limiter.models.timestamps import iso_from_ms, ms_from_iso
-from zae_limiter.models.usage import UsageSnapshot, UsageSummary, WindowName, WindowType
-from zae_limiter.usage.amounts import ShownNames
+from zae_limiter.models.usage import (
+    UsageSnapshot,
+    UsageSummary,
+    WindowName,
+    WindowType,
+    money_label,
+)
+from zae_limiter.naming import CURRENCY
 
 DAY = 24  # hours
 MAX_PAGE = 10**6  # bounds the memory of a page
@@ -115,6 +122,37 @@ def _not_offered(window_type: object, lengths: str) -> str:
     if window_type in set(WindowType):
         return f"is not offered here: the setting snapshot_windows has only {lengths}"
     return f"must be one of {lengths}"
+
+
+class ShownNames(NamedTuple):
+    """The names of counted limits as users see them, and the currencies of budgets among them."""
+
+    by_counted: Mapping[str, str]
+    currencies: Mapping[str, str]
+
+    @classmethod
+    def of(cls, counted: Iterable[str]) -> ShownNames:
+        """Return the plain names; a budget whose name occurs twice is ``usd (USD)``."""
+        parts = {name: name.partition(CURRENCY) for name in counted}
+        occurrences = Counter(plain for plain, _, _ in parts.values())
+        names, currencies = {}, {}
+        for name, (plain, _, currency) in parts.items():
+            is_only = occurrences[plain] == 1 or not currency
+            names[name] = plain if is_only else money_label(plain, currency)
+            if currency:
+                currencies[names[name]] = currency
+        return cls(names, currencies)
+
+    def amounts(self, counted_milli: Mapping[str, int]) -> dict[str, int | Decimal]:
+        """Return whole tokens by shown name; amounts of budgets are in currency units."""
+        return self.of_whole(whole_amounts(counted_milli))
+
+    def of_whole(self, counted: Mapping[str, int]) -> dict[str, int | Decimal]:
+        """Return amounts by shown name that are whole tokens already, as those of rejections."""
+        return {
+            self.by_counted[name]: in_currency(amount) if CURRENCY in name else amount
+            for name, amount in counted.items()
+        }
 
 
 def _snapshot(key: WindowKey, usage: HourUsage) -> UsageSnapshot:

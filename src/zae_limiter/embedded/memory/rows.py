@@ -85,16 +85,12 @@ def unpack_bucket(packed: bytes) -> BucketImage:
             text, *quota = terms
             limits[key] = replace(limits[key], rate=rate_of(text), quota=quota_of(*quota))
     if len(fields) > _TALLY_AT:
-        fields[_TALLY_AT] = _tally(fields[_TALLY_AT])
+        fields[_TALLY_AT] = Tally.from_stored(fields[_TALLY_AT])
     return BucketImage(limits, *fields)
 
 
 def _plain_tally(tally: Tally) -> tuple[Any, ...]:
     return () if tally.is_empty else tally.stored()
-
-
-def _tally(fields: tuple[Any, ...]) -> Tally:
-    return Tally.from_stored(fields)
 
 
 def pack_usage(usage: HourUsage) -> bytes:
@@ -111,7 +107,9 @@ def unpack_usage(hour: int, packed: bytes) -> HourUsage:
     if not more:
         return usage
     through_children, tally = more
-    return usage._replace(through_children=milli_of(through_children), tally=_tally(tally))
+    return usage._replace(
+        through_children=milli_of(through_children), tally=Tally.from_stored(tally)
+    )
 
 
 def pack_config(config: LevelConfig) -> bytes:

@@ -108,16 +108,12 @@ def encode_tally(tally: Tally) -> str:
     return _encode(tally.stored())
 
 
-def decode_tally(fields: list[Any]) -> Tally:
-    return Tally.from_stored(fields)
-
-
 def decode_bucket(text: str) -> BucketImage:
     try:
         form, limits, *rest = _decode(text)[0]
         if form in (_PLAIN_FORMAT, _COUNTING_FORMAT, BUCKET_FORMAT):
             if form >= _COUNTING_FORMAT:
-                rest[_TALLY_AT] = decode_tally(rest[_TALLY_AT])
+                rest[_TALLY_AT] = Tally.from_stored(rest[_TALLY_AT])
             if form == BUCKET_FORMAT and rest[_HOLDS_AT] is not None:
                 holds = rest[_HOLDS_AT]
                 rest[_HOLDS_AT] = {key: dict(moments) for key, moments in holds.items()}
@@ -210,7 +206,7 @@ def decode_usage(
         milli_of(decode_document(counters)),
         events,
         milli_of(decode_document(through_children)),
-        decode_tally(_decode(tally)[0]),
+        Tally.from_stored(_decode(tally)[0]),
     )
 
 
