@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from zae_limiter_ops.infra.private_buckets import private_bucket
 from zae_limiter_ops.infra.statements import READ_CALLS, WRITE_CALLS, actions, allow, document
 
 Resource = dict[str, Any]
@@ -99,17 +100,7 @@ def _storage() -> dict[str, Resource]:
             "DeletionPolicy": "Delete",  # the command empties it first
             "UpdateReplacePolicy": "Delete",
             "Properties": {
-                "BucketEncryption": {
-                    "ServerSideEncryptionConfiguration": [
-                        {"ServerSideEncryptionByDefault": {"SSEAlgorithm": "AES256"}}
-                    ]
-                },
-                "PublicAccessBlockConfiguration": {
-                    "BlockPublicAcls": True,
-                    "BlockPublicPolicy": True,
-                    "IgnorePublicAcls": True,
-                    "RestrictPublicBuckets": True,
-                },
+                **private_bucket(),
                 "LifecycleConfiguration": {"Rules": [expiry]},
             },
         },

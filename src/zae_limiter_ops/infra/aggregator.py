@@ -8,6 +8,7 @@ from typing import Any
 from zae_limiter.dynamodb import table
 from zae_limiter_ops.infra import names
 from zae_limiter_ops.infra.parameters import only_if
+from zae_limiter_ops.infra.private_buckets import private_bucket
 from zae_limiter_ops.transport.partitions import URL_SUFFIX
 
 Resource = dict[str, Any]
@@ -167,17 +168,7 @@ def _archive() -> Resource:
         "DeletionPolicy": "RetainExceptOnCreate",
         "UpdateReplacePolicy": "Retain",
         "Properties": {
-            "BucketEncryption": {
-                "ServerSideEncryptionConfiguration": [
-                    {"ServerSideEncryptionByDefault": {"SSEAlgorithm": "AES256"}}
-                ]
-            },
-            "PublicAccessBlockConfiguration": {
-                "BlockPublicAcls": True,
-                "BlockPublicPolicy": True,
-                "IgnorePublicAcls": True,
-                "RestrictPublicBuckets": True,
-            },
+            **private_bucket(),
             "LifecycleConfiguration": {
                 "Rules": [
                     {

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from zae_limiter.shell_words import quoted
-from zae_limiter_ops.cli.shared.completion import complete_entity, complete_resource
 from zae_limiter_ops.cli.shared.console import status
 from zae_limiter_ops.cli.shared.listing import (
     Pages,
@@ -18,10 +17,10 @@ from zae_limiter_ops.cli.shared.listing import (
 )
 from zae_limiter_ops.cli.shared.namespace_pages import all_namespaces_option, open_namespaces
 from zae_limiter_ops.cli.shared.options import (
-    check_entity,
-    check_resource_name,
+    entity_filter,
     output_option,
     page_options,
+    resource_filter,
 )
 from zae_limiter_ops.cli.shared.param_types import Seconds
 from zae_limiter_ops.cli.shared.records import print_columns
@@ -55,23 +54,8 @@ class Percent(click.ParamType[float]):
 
 
 @click.command("list")
-@click.option(
-    "--resource",
-    "-r",
-    metavar="NAME",
-    callback=check_resource_name,
-    shell_complete=complete_resource,
-    help="Only buckets on this resource.",
-)
-@click.option(
-    "--entity",
-    "-e",
-    "entity_id",
-    metavar="ENTITY",
-    callback=check_entity,
-    shell_complete=complete_entity,
-    help="Only buckets of this entity.",
-)
+@resource_filter("Only buckets on this resource.")
+@entity_filter("Only buckets of this entity.")
 @click.option(
     "--limited",
     is_flag=True,

@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from zae_limiter_ops.cli.shared.completion import complete_entity, complete_resource
 from zae_limiter_ops.cli.shared.errors import LIMITED
 from zae_limiter_ops.cli.shared.groups import CommandGroup
 from zae_limiter_ops.cli.shared.listing import end_json, print_next_page, stream_json, stream_table
 from zae_limiter_ops.cli.shared.namespace_pages import all_namespaces_option, open_namespaces
-from zae_limiter_ops.cli.shared.options import check_entity, check_resource_name, page_options
+from zae_limiter_ops.cli.shared.options import entity_filter, page_options, resource_filter
 from zae_limiter_ops.cli.shared.store_options import store_options
 from zae_limiter_ops.cli.shared.tables import print_hint
 
@@ -35,23 +34,8 @@ def budget() -> None:
 
 
 @budget.command("list")
-@click.option(
-    "--resource",
-    "-r",
-    metavar="NAME",
-    callback=check_resource_name,
-    shell_complete=complete_resource,
-    help="Only budgets on this resource.",
-)
-@click.option(
-    "--entity",
-    "-e",
-    "entity_id",
-    metavar="ENTITY",
-    callback=check_entity,
-    shell_complete=complete_entity,
-    help="Only budgets of this entity.",
-)
+@resource_filter("Only budgets on this resource.")
+@entity_filter("Only budgets of this entity.")
 @page_options("buckets with budgets", "bucket", "CURSOR")
 @click.option("--exit-code", is_flag=True, help="Exit with 3 if a listed budget is spent.")
 @all_namespaces_option

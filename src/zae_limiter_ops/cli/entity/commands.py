@@ -127,7 +127,7 @@ def create(
 
 @entity.command("show")
 @entity_argument
-@resource_filter
+@resource_filter("Only this resource.")
 @store_options
 @output_option
 def show_entity(store: StoreLocation, entity_id: str, resource: str | None, output: str) -> None:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from zae_limiter_ops.cli.shared.completion import complete_resource
 from zae_limiter_ops.cli.shared.errors import suggested
 from zae_limiter_ops.cli.shared.modes import (
     DENY,
@@ -18,10 +17,10 @@ from zae_limiter_ops.cli.shared.modes import (
     warn_of_caches,
 )
 from zae_limiter_ops.cli.shared.options import (
-    check_resource_name,
     entity_argument,
     output_option,
     principal_option,
+    resource_filter,
 )
 from zae_limiter_ops.cli.shared.store_options import store_options
 from zae_limiter_ops.cli.shared.unknown_names import refuse_unknown, warn_unknown
@@ -34,14 +33,7 @@ if TYPE_CHECKING:
 @click.command("set-mode")
 @entity_argument
 @click.argument("mode", metavar="MODE", type=click.Choice((*NAMES, INHERIT)))
-@click.option(
-    "--resource",
-    "-r",
-    metavar="NAME",
-    callback=check_resource_name,
-    shell_complete=complete_resource,
-    help="Only this resource; default: all resources of the entity.",
-)
+@resource_filter("Only this resource; default: all resources of the entity.")
 @until_option
 @force_option
 @principal_option

@@ -155,11 +155,28 @@ resource_or_default_option = click.option(
     shell_complete=complete_resource,
     help="Resource of the limits; default: all resources without limits of their own.",
 )
-resource_filter = click.option(
-    "--resource",
-    "-r",
-    metavar="NAME",
-    callback=check_resource_name,
-    shell_complete=complete_resource,
-    help="Only this resource.",
-)
+
+
+def resource_filter(help: str) -> Callable[[Any], Any]:  # noqa: A002
+    """Return ``--resource``, which narrows what a command lists or changes."""
+    return click.option(
+        "--resource",
+        "-r",
+        metavar="NAME",
+        callback=check_resource_name,
+        shell_complete=complete_resource,
+        help=help,
+    )
+
+
+def entity_filter(help: str) -> Callable[[Any], Any]:  # noqa: A002
+    """Return ``--entity``, which narrows what a command lists."""
+    return click.option(
+        "--entity",
+        "-e",
+        "entity_id",
+        metavar="ENTITY",
+        callback=check_entity,
+        shell_complete=complete_entity,
+        help=help,
+    )

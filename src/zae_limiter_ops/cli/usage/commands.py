@@ -191,7 +191,7 @@ def _span(value: str) -> str:
     callback=validation_callback(_span),
     help="Span of time until now, such as 24h or 7d; rounded to whole hours.",
 )
-@resource_filter
+@resource_filter("Only this resource.")
 @click.option(
     "--limit",
     type=click.IntRange(1, 1000),

@@ -97,7 +97,7 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option(
         "--entity-id", "-e", metavar="ENTITY", callback=check_entity, help="Only this entity."
     ),
-    resource_filter,
+    resource_filter("Only this resource."),
     click.option(
         "--window",
         type=click.Choice(("hourly", "daily", "monthly")),
