@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from zae_limiter.exceptions import ZAELimiterError
-from zae_limiter.models.timestamps import iso_from_ms
+from zae_limiter_ops.views.recent_rejections import hourly_usage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -111,19 +111,11 @@ class History:
             first = this_hour - self._wanted_hours + 1
             # Counts of the hour before the last may still arrive for a minute.
             begin = first if self._read_from is None else this_hour - 1
-            found = counts_by_hour(self._usages(begin))
+            pages = hourly_usage(self._repository, begin, size=PAGE)
+            found = counts_by_hour(usage for page in pages for usage in page)
             kept = {hour: each for hour, each in self._hours.items() if first <= hour < begin}
             self._hours, self._read_from = kept | found, first
             self._read_at = time.monotonic()
-
-    def _usages(self, first_hour: int) -> Iterable[UsageSnapshot]:
-        start, next_key, is_first = iso_from_ms(first_hour * HOUR_MS), None, True
-        while is_first or next_key is not None:
-            page, next_key = self._repository.get_usage_snapshots(
-                window_type="hourly", start_time=start, limit=PAGE, next_key=next_key
-            )
-            is_first = False
-            yield from page
 
     def hourly(self, now_ms: int) -> list[tuple[datetime, ChartHour]]:
         """Return the last 48 hours, oldest first; hours without calls are zeros."""

@@ -59,7 +59,8 @@ def recent_rejections(
     """Return the buckets that have rejected callers in this hour or the last, by their names."""
     found: dict[tuple[str, str], RecentRejections] = {}
     read = 0
-    for page in _pages(repository, entity_id, resource):
+    this_hour = repository.charging.clock() // HOUR_MS
+    for page in hourly_usage(repository, this_hour - 1, entity_id, resource):
         for hour in page:
             if hour.rejected:
                 bucket = (hour.entity_id, hour.resource)
@@ -69,14 +70,20 @@ def recent_rejections(
     return found
 
 
-def _pages(
-    repository: SyncRepository, entity_id: str | None, resource: str | None
+def hourly_usage(
+    repository: SyncRepository,
+    first_hour: int,
+    entity_id: str | None = None,
+    resource: str | None = None,
+    *,
+    size: int = PAGE,
 ) -> Iterator[list[UsageSnapshot]]:
-    this_hour = repository.charging.clock() // HOUR_MS
-    start_time, next_key, is_first = iso_from_ms((this_hour - 1) * HOUR_MS), None, True
-    while is_first or next_key is not None:
+    """Yield the pages of all hours of usage from an hour since 1970 on."""
+    start_time, next_key = iso_from_ms(first_hour * HOUR_MS), None
+    while True:
         page, next_key = repository.get_usage_snapshots(
-            entity_id, resource, "hourly", start_time, limit=PAGE, next_key=next_key
+            entity_id, resource, "hourly", start_time, limit=size, next_key=next_key
         )
-        is_first = False
         yield page
+        if next_key is None:
+            return

@@ -169,12 +169,14 @@ class BucketPages:
 
     def all(self, on_page: Callable[[int], object]) -> Iterator[ListedBucket]:
         """Yield every bucket; ``on_page`` is called with the number of buckets read so far."""
-        count, cursor, is_first = 0, None, True
-        while is_first or cursor is not None:
+        count, cursor = 0, None
+        while True:
             page, cursor = self.fetch(PAGE, cursor)
-            count, is_first = count + len(page), False
+            count += len(page)
             on_page(count)
             yield from page
+            if cursor is None:
+                return
 
     def limited(self, on_page: Callable[[int], object]) -> Iterator[ListedBucket]:
         """Yield the buckets that have rejected callers in this hour or the last.

@@ -38,9 +38,7 @@ class BudgetPages:
 
         Large pages of buckets are read until one of them has a budget.
         """
-        is_first = True
-        while is_first or cursor is not None:
-            is_first = False
+        while True:
             states, cursor = repository.list_buckets(
                 PAGE, cursor, entity_id=self.entity_id, resource=self.resource
             )
@@ -48,9 +46,8 @@ class BudgetPages:
             if len(found) > size:
                 last = found[size - 1][0].limit
                 return found[:size], f"{last.entity_id}{DELIMITER}{last.resource}"
-            if found:
+            if found or cursor is None:
                 return found, cursor
-        return [], None
 
     def first_page(
         self, repository: SyncRepository, size: int, cursor: str | None
