@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import math
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from zae_limiter_ops.views.audit_text import describe_event
 from zae_limiter_ops.views.formatting import (
-    describe_filled,
     describe_limits,
     format_amount,
     format_duration,
@@ -21,7 +21,7 @@ from zae_limiter_ops.views.formatting import (
 )
 
 if TYPE_CHECKING:
-    from zae_limiter.models.audit import AuditEvent
+    pass
 
 
 def environment() -> Environment:
@@ -45,7 +45,7 @@ def environment() -> Environment:
         rate=format_rate,
         anchor=anchor,
         action=action_text,
-        details=details_text,
+        details=describe_event,
         svg=Markup,  # of reports.usage_svg, which escapes the texts in it
     )
     return env
@@ -83,35 +83,3 @@ def anchor(*names: str) -> str:
 def action_text(action: str) -> str:
     """Return ``limits set`` for ``limits_set``."""
     return action.replace("_", " ")
-
-
-def details_text(event: AuditEvent) -> str:
-    """Return the details of an event in a line."""
-    if filled := describe_filled(event.details):
-        return filled
-    parts = []
-    for key, value in event.details.items():
-        if key == "limits":
-            parts.append(_limits_text(value))
-        elif key == "previous":
-            if isinstance(value, dict) and value.get("limits"):
-                parts.append(f"before: {_limits_text(value['limits'])}")
-        elif value not in (None, False, {}, [], ""):
-            parts.append(f"{key.replace('_', ' ')} {_value_text(value)}")
-    return "; ".join(parts)
-
-
-def _limits_text(limits: Any) -> str:
-    from zae_limiter.exceptions import ValidationError
-    from zae_limiter.models.limit import Limit
-
-    try:
-        return describe_limits(Limit.from_dict(each) for each in limits)
-    except (ValidationError, TypeError):  # of another version
-        return str(limits)
-
-
-def _value_text(value: Any) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{name} {amount}" for name, amount in value.items())
-    return str(value)

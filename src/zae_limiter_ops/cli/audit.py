@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -22,7 +21,7 @@ from zae_limiter_ops.cli.shared.records import print_records
 from zae_limiter_ops.cli.shared.store_options import registry_options, store_options
 from zae_limiter_ops.cli.shared.tables import print_hint, print_result
 from zae_limiter_ops.views.columns import Column
-from zae_limiter_ops.views.formatting import count_of, describe_filled, describe_limits, format_time
+from zae_limiter_ops.views.formatting import count_of, format_time
 
 if TYPE_CHECKING:
     from zae_limiter.models.audit import AuditEvent
@@ -169,39 +168,10 @@ def _subject(
 
 
 def _details(event: AuditEvent) -> str:
-    """Describe the change in one line; most actions show their details as stored."""
-    details = dict(event.details)
+    from zae_limiter_ops.views.audit_text import describe_event
+
     on = f"on {event.resource}: " if event.resource and not event.entity_id.startswith("$") else ""
-    if event.action in ("limits_set", "limits_deleted"):
-        before = _limits((details.get("previous") or {}).get("limits"))
-        if event.action == "limits_deleted":
-            return f"{on}was {before}"
-        policy = details.get("on_unavailable")
-        outage = f"; in an outage: {policy}" if policy else ""
-        return f"{on}{_limits(details.get('limits'))} (was {before}){outage}"
-    if filled := describe_filled(details):
-        return on + filled
-    if event.action == "parent_set":
-        return f"{_parent(details)} (was {_parent(details.get('previous') or {})})"
-    given = {key: value for key, value in details.items() if value not in (None, {}, [], False)}
-    return on + " ".join(f"{key}={_text(value)}" for key, value in given.items())
-
-
-def _parent(details: dict[str, Any]) -> str:
-    if details.get("parent_id") is None:
-        return "no parent"
-    cascades = "" if details.get("cascade") else ", not charged"
-    return f"parent {details['parent_id']}{cascades}"
-
-
-def _limits(stored: list[dict[str, Any]] | None) -> str:
-    from zae_limiter.models.limit import Limit
-
-    return describe_limits(Limit.from_dict(limit) for limit in stored or ())
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
+    return on + describe_event(event)
 
 
 COLUMNS: tuple[Column[AuditEvent], ...] = (

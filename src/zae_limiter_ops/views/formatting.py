@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from zae_limiter.naming import DEFAULT_RESOURCE
@@ -114,33 +114,6 @@ def format_tokens(milli: int) -> str:
 def format_level(limit: Limit, units: int) -> str:
     """Return millitokens in tokens, or billionths of a budget in currency units."""
     return format_tokens(units) if limit.currency is None else format_amount(limit.shown(units))
-
-
-def describe_filled(details: Mapping[str, Any]) -> str | None:
-    """Return what a reset or top-up added, by the details of its audit event; None for others."""
-    if forgiven := _added(details, "forgiven"):
-        return f"forgiven {_describe_amounts(forgiven)}"
-    if added := _added(details, "added"):
-        from decimal import Decimal
-
-        asked = {name: Decimal(amount) for name, amount in details["amounts"].items()}
-        cut = "" if added == asked else f" (asked for {_describe_amounts(asked)})"
-        return f"added {_describe_amounts(added)}{cut}"
-    return None
-
-
-def _added(details: Mapping[str, Any], word: str) -> dict[str, Decimal]:
-    """Return amounts in tokens and in currency units."""
-    from decimal import Decimal
-
-    milli, money = details.get(f"{word}_milli", {}), details.get(f"{word}_money", {})
-    tokens = {name: Decimal(amount).scaleb(-3).normalize() for name, amount in milli.items()}
-    added = tokens | {name: Decimal(amount) for name, amount in money.items()}
-    return dict(sorted(added.items()))
-
-
-def _describe_amounts(amounts: Mapping[str, Decimal]) -> str:
-    return ", ".join(f"{name} {format_number(amount)}" for name, amount in amounts.items())
 
 
 def describe_resource(resource: str) -> str:
