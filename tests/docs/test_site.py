@@ -5,10 +5,12 @@ import importlib.util
 import inspect
 import json
 import re
+import subprocess
 import tomllib
 from functools import cache
 from importlib import resources
 from itertools import pairwise
+from pathlib import PurePosixPath
 from types import SimpleNamespace
 
 import pytest
@@ -76,6 +78,34 @@ def test_comments_name_decisions_that_exist():
     }
     assert named
     assert not [each for each in sorted(named) if each[1] not in records]
+
+
+# Pages about the inside. The others name files of the reader, or of an older layout.
+INSIDE = [
+    *(page for page in (DOCS / "adr").glob("0*.md") if not page.name.startswith("012")),
+    *(DOCS / f"contributing/{name}.md" for name in ("architecture", "extending", "testing")),
+    *(DOCS / f"contributing/{name}.md" for name in ("clocks", "write-protocol")),
+]
+
+
+@cache
+def tracked():
+    """Return the files and folders of the repository."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.splitlines()
+    folders = {f"{parent}/" for name in listed for parent in PurePosixPath(name).parents}
+    return [f"/{path}" for path in {*listed, *folders}]
+
+
+@pytest.mark.parametrize("page", INSIDE, ids=name_of)
+def test_files_and_folders_that_pages_about_the_inside_name_exist(page):
+    named = re.findall(r"`([\w./-]+(?:\.py|/))`", prose(page))
+    assert not [each for each in named if not any(path.endswith(f"/{each}") for path in tracked())]
 
 
 def test_module_paths_of_the_older_layout_are_as_the_record_says():
