@@ -83,9 +83,7 @@ NAMES = {
     "agather_shielded": "gather_shielded",
     "aoutcome": "outcome",
     "ashield": "shield",
-    "async_shield": "shield",
     "asleep": "sleep",
-    "async_sleeping": "sleeping",
     "awithin": "within",
     # the language
     "StopAsyncIteration": "StopIteration",

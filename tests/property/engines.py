@@ -8,11 +8,11 @@ from pathlib import Path
 
 from zae_limiter import RateLimitExceeded, SyncRateLimiter, SyncRepository, ZAELimiterError
 from zae_limiter._sync.engines.sqlite import SqliteClient
-from zae_limiter.concurrency.receipt import Receipt
 from zae_limiter.embedded.housekeeping import delete_expired_buckets
 from zae_limiter.embedded.memory.store import open_store
 from zae_limiter.embedded.sqlite.database import SqliteDatabase
 from zae_limiter.embedded.sqlite.file_options import FileOptions
+from zae_limiter.runtime.finishing import Receipt
 
 FOR_EVER_DAYS = 36_500  # the most that a store accepts
 

@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from zae_limiter.concurrency.background import ABackground, Background
-from zae_limiter.concurrency.parallel import Parallel
+from zae_limiter.runtime.background import ABackground, Background
+from zae_limiter.runtime.parallel import Parallel
 
 PATIENCE_S = 30
 

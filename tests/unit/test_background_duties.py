@@ -13,9 +13,9 @@ import pytest
 from zae_limiter import Limit, RateLimiter, Repository, SyncRateLimiter, SyncRepository, llm
 from zae_limiter._async.tally_keeper import TallyKeeper
 from zae_limiter.admission.request import AcquireEnd
-from zae_limiter.concurrency.alarm import Alarm
-from zae_limiter.concurrency.tallies import NotedTallies
 from zae_limiter.quiet_logging import quiet_logger
+from zae_limiter.runtime.alarm import Alarm
+from zae_limiter.tallies import NotedTallies
 from zae_limiter.testing import FakeClock, outage
 from zae_limiter.web.rules import WebOutcome, WebRule
 

@@ -3,7 +3,7 @@
 import threading
 import time
 
-from zae_limiter.concurrency.bounded import BoundedDict
+from zae_limiter.runtime.bounded import BoundedDict
 
 LARGE, PUTS = 50_000, 20_000
 

@@ -4,7 +4,7 @@ import asyncio
 import threading
 from time import monotonic
 
-from zae_limiter.concurrency.calls import ALastCalls, LastCalls
+from zae_limiter.runtime.background import ALastCalls, LastCalls
 
 LONG_S = 30.0
 

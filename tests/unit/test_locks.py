@@ -7,10 +7,10 @@ import warnings
 
 import pytest
 
-from zae_limiter.concurrency.locks import Counter, SignalSafeLock
-from zae_limiter.concurrency.receipt import Receipt
-from zae_limiter.concurrency.worker import Worker
 from zae_limiter.exceptions import InfrastructureError
+from zae_limiter.runtime.finishing import Receipt
+from zae_limiter.runtime.locks import Counter, SignalSafeLock
+from zae_limiter.runtime.worker import Worker
 
 SOON_S = 5
 

@@ -5,9 +5,9 @@ import time
 import pytest
 
 from zae_limiter import Limit, SyncRateLimiter, SyncRepository
-from zae_limiter.concurrency.receipt import Receipt
 from zae_limiter.embedded.housekeeping import delete_expired_buckets
 from zae_limiter.embedded.memory.store import open_store
+from zae_limiter.runtime.finishing import Receipt
 from zae_limiter.testing import FakeClock
 
 RPM = Limit.per_minute("rpm", 100)

@@ -9,7 +9,7 @@ import warnings
 import pytest
 
 from zae_limiter import SyncRepository, ValidationError
-from zae_limiter.concurrency.parallel import Parallel, gather
+from zae_limiter.runtime.parallel import Parallel, gather
 
 
 @pytest.fixture

@@ -5,10 +5,10 @@ import pytest
 from tests.unit.test_charging import HOUR_MS, NOW, NS, RPM, Store, configured, usage_hours, wanted
 from zae_limiter.admission.request import AcquireEnd, ChargeRequest, Grant, Rejection
 from zae_limiter.admission.tally import tallies_of
-from zae_limiter.concurrency.tallies import NotedTallies, TakenTallies
 from zae_limiter.embedded import buckets
 from zae_limiter.embedded.rejection_counts import BATCH, store_noted
 from zae_limiter.models.entity import Namespace
+from zae_limiter.tallies import NotedTallies, TakenTallies
 
 HOUR = NOW // HOUR_MS
 LIMITS = configured(RPM)

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from zae_limiter.concurrency.async_shield import agather_shielded, ashield
-from zae_limiter.concurrency.parallel import Parallel
+from zae_limiter.runtime.finishing import agather_shielded, ashield
+from zae_limiter.runtime.parallel import Parallel
 
 
 class Work:

@@ -9,8 +9,7 @@ import weakref
 
 import pytest
 
-from zae_limiter.concurrency.async_shield import ashield
-from zae_limiter.concurrency.shield import _Job
+from zae_limiter.runtime.finishing import _Job, ashield
 
 SOON_S = 5
 
@@ -100,7 +99,7 @@ def _said_by(code):
 
 TWO_INTERRUPTS = """
 import sys
-from zae_limiter.concurrency.shield import shield
+from zae_limiter.runtime.finishing import shield
 
 struck, ran = [], []
 
@@ -133,7 +132,7 @@ def test_a_second_interrupt_while_the_first_is_seen_to_does_not_hang():
 def test_a_shield_works_while_the_process_ends():
     code = """
 import atexit
-from zae_limiter.concurrency.shield import shield
+from zae_limiter.runtime.finishing import shield
 
 atexit.register(lambda: print(shield(lambda: "ran")))
 """
@@ -143,7 +142,7 @@ atexit.register(lambda: print(shield(lambda: "ran")))
 def test_without_a_thread_a_shielded_call_is_run_by_its_caller():
     code = """
 import threading
-from zae_limiter.concurrency.shield import shield
+from zae_limiter.runtime.finishing import shield
 
 def start(thread):
     raise RuntimeError("can't start new thread")

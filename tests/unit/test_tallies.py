@@ -13,9 +13,9 @@ from zae_limiter._async.tally_keeper import TallyKeeper
 from zae_limiter._sync.tally_keeper import TallyKeeper as SyncTallyKeeper
 from zae_limiter.admission.request import AcquireEnd
 from zae_limiter.admission.tally import Refusals, Tally
-from zae_limiter.concurrency.tallies import STORE_AFTER_S, NotedTallies
 from zae_limiter.models.status import LimitStatus
 from zae_limiter.refusal import LimitedBy
+from zae_limiter.tallies import STORE_AFTER_S, NotedTallies
 
 LIMITS = configured(RPM)
 PATIENCE_S = 20.0

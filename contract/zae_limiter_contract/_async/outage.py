@@ -13,7 +13,6 @@ import pytest
 
 from zae_limiter._async.limiter import RateLimiter
 from zae_limiter._async.repository import Repository
-from zae_limiter.concurrency.calls import apause
 from zae_limiter.exceptions import (
     InfrastructureError,
     RateLimiterUnavailable,
@@ -22,6 +21,7 @@ from zae_limiter.exceptions import (
 )
 from zae_limiter.models.config import OutagePolicy
 from zae_limiter.models.limit import Limit
+from zae_limiter.runtime.calls import apause
 from zae_limiter_contract._async.base import Contract, Outage
 from zae_limiter_contract._async.spec import EngineSpec
 from zae_limiter_contract._async.world import API, USER, Failure, World, failing, stored

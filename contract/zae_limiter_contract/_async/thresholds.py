@@ -16,11 +16,11 @@ from zae_limiter._async.acquire import AcquireCall
 from zae_limiter._async.limiter import RateLimiter
 from zae_limiter._async.repository import Repository
 from zae_limiter.admission.request import ChargeRequest, Grant
-from zae_limiter.concurrency.calls import apause
-from zae_limiter.concurrency.receipt import Receipt
 from zae_limiter.exceptions import RateLimitExceeded
 from zae_limiter.hooks import ExhaustedEvent, Hooks, ThresholdEvent
 from zae_limiter.models.limit import Limit
+from zae_limiter.runtime.calls import apause
+from zae_limiter.runtime.finishing import Receipt
 from zae_limiter_contract._async.base import Contract
 from zae_limiter_contract._async.world import API, USER, Failure, World, failing
 from zae_limiter_contract.together import agather

@@ -11,10 +11,10 @@ from types import SimpleNamespace
 import pytest
 
 from zae_limiter._async.limiter import RateLimiter
-from zae_limiter.concurrency.calls import apause
 from zae_limiter.exceptions import RateLimitExceeded, ValidationError
 from zae_limiter.hooks import AcquireEvent
 from zae_limiter.models.limit import Limit
+from zae_limiter.runtime.calls import apause
 from zae_limiter_contract._async.base import Contract
 from zae_limiter_contract._async.each import for_each
 from zae_limiter_contract._async.world import API, USER, Failure, World, failing

@@ -15,7 +15,6 @@ import pytest
 
 from zae_limiter._sync.limiter import SyncRateLimiter
 from zae_limiter._sync.repository import SyncRepository
-from zae_limiter.concurrency.calls import pause
 from zae_limiter.exceptions import (
     InfrastructureError,
     RateLimiterUnavailable,
@@ -24,6 +23,7 @@ from zae_limiter.exceptions import (
 )
 from zae_limiter.models.config import OutagePolicy
 from zae_limiter.models.limit import Limit
+from zae_limiter.runtime.calls import pause
 from zae_limiter_contract._sync.base import Contract, Outage
 from zae_limiter_contract._sync.spec import EngineSpec
 from zae_limiter_contract._sync.world import API, USER, Failure, World, failing, stored

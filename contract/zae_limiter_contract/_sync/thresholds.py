@@ -18,11 +18,11 @@ from zae_limiter._sync.acquire import AcquireCall
 from zae_limiter._sync.limiter import SyncRateLimiter
 from zae_limiter._sync.repository import SyncRepository
 from zae_limiter.admission.request import ChargeRequest, Grant
-from zae_limiter.concurrency.calls import pause
-from zae_limiter.concurrency.receipt import Receipt
 from zae_limiter.exceptions import RateLimitExceeded
 from zae_limiter.hooks import ExhaustedEvent, Hooks, ThresholdEvent
 from zae_limiter.models.limit import Limit
+from zae_limiter.runtime.calls import pause
+from zae_limiter.runtime.finishing import Receipt
 from zae_limiter_contract._sync.base import Contract
 from zae_limiter_contract._sync.world import API, USER, Failure, World, failing
 from zae_limiter_contract.together import gather

@@ -13,10 +13,10 @@ from types import SimpleNamespace
 import pytest
 
 from zae_limiter._sync.limiter import SyncRateLimiter
-from zae_limiter.concurrency.calls import pause
 from zae_limiter.exceptions import RateLimitExceeded, ValidationError
 from zae_limiter.hooks import AcquireEvent
 from zae_limiter.models.limit import Limit
+from zae_limiter.runtime.calls import pause
 from zae_limiter_contract._sync.base import Contract
 from zae_limiter_contract._sync.each import for_each
 from zae_limiter_contract._sync.world import API, USER, Failure, World, failing

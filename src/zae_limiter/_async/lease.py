@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, cast
 from zae_limiter._async.operation_line import LinePlace
 from zae_limiter.admission.account import LeaseAccount
 from zae_limiter.admission.request import ChargeOutcome, Grant, Settlement, with_released
-from zae_limiter.concurrency.receipt import Receipt
 from zae_limiter.exceptions import (
     LeaseExpiredError,
     RateLimiterUnavailable,
@@ -20,6 +19,7 @@ from zae_limiter.exceptions import (
     ValidationError,
 )
 from zae_limiter.models.limit import check_amounts
+from zae_limiter.runtime.finishing import Receipt
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -347,7 +347,7 @@ class Lease:
         if is_alone:
             await self._write_end(failed)
         else:
-            from zae_limiter.concurrency.async_shield import ashield  # few blocks need it
+            from zae_limiter.runtime.finishing import ashield  # few blocks need it
 
             place = LinePlace(self._line)
             try:

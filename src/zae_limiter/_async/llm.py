@@ -12,10 +12,6 @@ from zae_limiter._async.lease import Lease
 from zae_limiter._async.limiter import RateLimiter
 from zae_limiter._async.llm_budget import found_budget
 from zae_limiter._async.llm_feedback import ProviderPause, paused_entity
-from zae_limiter.concurrency.async_shield import ashield  # unasync: remove
-from zae_limiter.concurrency.calls import ALastCalls, acaller_id, aclose_quietly
-
-# sync: from zae_limiter.concurrency.shield import shield
 from zae_limiter.exceptions import LeaseExpiredError, RateLimiterUnavailable, ValidationError
 from zae_limiter.forgotten import Unentered, caller_of_library, disarmed, warn_forgotten
 from zae_limiter.llm.estimates import (
@@ -31,6 +27,9 @@ from zae_limiter.llm.inputs import CountTokens
 from zae_limiter.llm.priced_calls import check_budget, check_budget_resource, price_of
 from zae_limiter.llm.records import CallRecord, StreamRecord
 from zae_limiter.llm.usage import DEFAULT_METER, Meter, Usage
+from zae_limiter.runtime.background import ALastCalls, aclose_quietly
+from zae_limiter.runtime.calls import acaller_id
+from zae_limiter.runtime.finishing import ashield
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from zae_limiter._async.several import further_call
-from zae_limiter.concurrency.bounded import BoundedDict
-from zae_limiter.concurrency.locks import SignalSafeLock
 from zae_limiter.exceptions import RateLimiterUnavailable, ZAELimiterError
 from zae_limiter.llm.priced_calls import budget_among
+from zae_limiter.runtime.bounded import BoundedDict
+from zae_limiter.runtime.locks import SignalSafeLock
 
 if TYPE_CHECKING:
     from zae_limiter._async.acquire import Acquire

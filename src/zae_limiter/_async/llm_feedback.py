@@ -6,11 +6,11 @@ from time import monotonic
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from zae_limiter.concurrency.bounded import BoundedDict
-from zae_limiter.concurrency.locks import SignalSafeLock
 from zae_limiter.exceptions import ValidationError, ZAELimiterError
 from zae_limiter.models.bucket import MAX_PAUSE_S
 from zae_limiter.naming import check_entity_id
+from zae_limiter.runtime.bounded import BoundedDict
+from zae_limiter.runtime.locks import SignalSafeLock
 
 if TYPE_CHECKING:
     from zae_limiter._async.limiter import RateLimiter

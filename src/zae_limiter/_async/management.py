@@ -11,10 +11,10 @@ from zae_limiter._async import operations
 from zae_limiter._async.repository import Repository
 from zae_limiter._async.repository.config_reads import landed, raise_for_waiter
 from zae_limiter.clock import Clock, check_clock
-from zae_limiter.concurrency.locks import SignalSafeLock
-from zae_limiter.concurrency.single_flight import Flight, SingleFlight
-from zae_limiter.concurrency.waiter import AWaiter
 from zae_limiter.exceptions import ValidationError, ZAELimiterError
+from zae_limiter.runtime.locks import SignalSafeLock
+from zae_limiter.runtime.single_flight import Flight, SingleFlight
+from zae_limiter.runtime.waiter import AWaiter
 from zae_limiter.settings import Settings, check_policy
 from zae_limiter.store_url import masked_url
 

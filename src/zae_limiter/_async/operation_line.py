@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from zae_limiter.concurrency.calls import acaller_id
-from zae_limiter.concurrency.waiter import AWaiter
+from zae_limiter.runtime.calls import acaller_id
+from zae_limiter.runtime.waiter import AWaiter
 
 # A waiting operation looks again after this time, in case an interrupt came before it was woken.
 LOOK_S = 1.0

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zae_limiter.admission.request import NO_TRACE, Fate, Settlement, Unsettled
 from zae_limiter.admission.slots import is_lost
-from zae_limiter.concurrency.alarm import AAlarm
-from zae_limiter.concurrency.locks import SignalSafeLock, renew_after_fork
-from zae_limiter.concurrency.parallel import agather
-from zae_limiter.concurrency.receipt import Receipt
-from zae_limiter.concurrency.waiter import AWaiter
 from zae_limiter.exceptions import RateLimiterUnavailable
+from zae_limiter.runtime.alarm import AAlarm
+from zae_limiter.runtime.finishing import Receipt
+from zae_limiter.runtime.locks import SignalSafeLock, renew_after_fork
+from zae_limiter.runtime.parallel import agather
+from zae_limiter.runtime.waiter import AWaiter
 
 if TYPE_CHECKING:
     from zae_limiter._async.acquire import AcquireCall

@@ -6,12 +6,12 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from zae_limiter.admission.resolution import levels
-from zae_limiter.concurrency.bounded import BoundedDict
-from zae_limiter.concurrency.parallel import agather
 from zae_limiter.exceptions import ZAELimiterError
 from zae_limiter.models.audit import SYSTEM_SUBJECT, AuditEvent, resource_subject
 from zae_limiter.models.removals import describe_removal, removal_of
 from zae_limiter.models.timestamps import iso_from_ms
+from zae_limiter.runtime.bounded import BoundedDict
+from zae_limiter.runtime.parallel import agather
 
 if TYPE_CHECKING:
     from zae_limiter._async.repository.context import Context

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from zae_limiter.admission.request import Charge, Grant, Renewal, RenewalFailure, RenewalOutcome
 from zae_limiter.clock import Clock
-from zae_limiter.concurrency.alarm import AAlarm
-from zae_limiter.concurrency.locks import SignalSafeLock, renew_after_fork
-from zae_limiter.concurrency.waiter import AWaiter
+from zae_limiter.runtime.alarm import AAlarm
+from zae_limiter.runtime.locks import SignalSafeLock, renew_after_fork
+from zae_limiter.runtime.waiter import AWaiter
 
 if TYPE_CHECKING:
     from zae_limiter._async.ports import BucketStore

@@ -15,7 +15,7 @@ from zae_limiter._async.slot_waiting import LEAST_LOOK_S, MOST_LOOK_S, seconds_t
 from zae_limiter._async.waiting_charge import sleep_for
 from zae_limiter.admission.request import Grant, Rejection
 from zae_limiter.admission.reservation import LATE_MS
-from zae_limiter.concurrency.waiter import ALineWaiter
+from zae_limiter.runtime.waiter import ALineWaiter
 from zae_limiter.waiting.wait_time import WaitTime
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ from zae_limiter.admission.request import Grant, Rejection
 from zae_limiter.admission.reservation import longest_pause_s
 from zae_limiter.admission.resolution import Scope
 from zae_limiter.admission.slots import RETRY_S
-from zae_limiter.concurrency.waiter import ALineWaiter
 from zae_limiter.models.status import LimitStatus
+from zae_limiter.runtime.waiter import ALineWaiter
 from zae_limiter.waiting.line import Sleeper
 from zae_limiter.waiting.lines import WaitingLines
 

@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable
 
 from zae_limiter.admission.request import AcquireEnd
 from zae_limiter.admission.tally import tallies_of
-from zae_limiter.concurrency.alarm import AAlarm
-from zae_limiter.concurrency.locks import SignalSafeLock, renew_after_fork
-from zae_limiter.concurrency.tallies import BucketKey, NotedTallies
+from zae_limiter.runtime.alarm import AAlarm
+from zae_limiter.runtime.locks import SignalSafeLock, renew_after_fork
+from zae_limiter.tallies import BucketKey, NotedTallies
 
 LEAST_PAUSE_S = 0.1  # the least time between two attempts
 

@@ -36,12 +36,12 @@ from zae_limiter.admission.reservation import (
 from zae_limiter.admission.resolution import Scope, UnknownLimit
 from zae_limiter.admission.shards.combined import CombinedImage
 from zae_limiter.admission.shards.tree import WHOLE
-from zae_limiter.concurrency.calls import apause, awithin
-from zae_limiter.concurrency.locks import SignalSafeLock
-from zae_limiter.concurrency.receipt import Receipt
-from zae_limiter.concurrency.waiter import ALineWaiter
 from zae_limiter.exceptions import RateLimitExceeded, ZAELimiterError
 from zae_limiter.models.status import LimitStatus
+from zae_limiter.runtime.calls import apause, awithin
+from zae_limiter.runtime.finishing import Receipt
+from zae_limiter.runtime.locks import SignalSafeLock
+from zae_limiter.runtime.waiter import ALineWaiter
 from zae_limiter.waiting.line import Sleeper
 from zae_limiter.waiting.lines import WaitingLines, line_key
 

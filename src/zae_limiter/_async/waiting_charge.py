@@ -20,11 +20,11 @@ from zae_limiter.admission.request import (
 from zae_limiter.admission.reservation import Reservation
 from zae_limiter.admission.switches import denial
 from zae_limiter.clock import Clock, Deadline
-from zae_limiter.concurrency.calls import aturn
-from zae_limiter.concurrency.receipt import Receipt
-from zae_limiter.concurrency.waiter import ALineWaiter
 from zae_limiter.exceptions import RateLimiterUnavailable, RateLimitExceeded
 from zae_limiter.models.status import LimitStatus
+from zae_limiter.runtime.calls import aturn
+from zae_limiter.runtime.finishing import Receipt
+from zae_limiter.runtime.waiter import ALineWaiter
 from zae_limiter.waiting.line import Sleeper
 from zae_limiter.waiting.lines import WaitingLines
 from zae_limiter.waiting.wait_time import Steered, WaitTime

@@ -27,11 +27,11 @@ from zae_limiter.admission.request import (
 from zae_limiter.admission.resolution import Scope, UnknownLimit
 from zae_limiter.admission.switches import denial
 from zae_limiter.clock import Deadline
-from zae_limiter.concurrency.receipt import Receipt
 from zae_limiter.exceptions import RateLimiterUnavailable, RateLimitExceeded
 from zae_limiter.forgotten import Unentered, warn_forgotten
 from zae_limiter.models.config import OnUnavailable
 from zae_limiter.models.limit import Limit
+from zae_limiter.runtime.finishing import Receipt
 
 if TYPE_CHECKING:
     from types import FrameType

@@ -12,8 +12,8 @@ from math import inf
 from typing import Any
 
 from zae_limiter._sync.ports import Engine
-from zae_limiter.concurrency.locks import SignalSafeLock, renew_after_fork
 from zae_limiter.exceptions import RateLimiterUnavailable, ZAELimiterError
+from zae_limiter.runtime.locks import SignalSafeLock, renew_after_fork
 
 # One or two calls may be lost with a connection; three calls in a row without an answer are an
 # outage.

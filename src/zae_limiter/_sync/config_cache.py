@@ -8,8 +8,8 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, NamedTuple
 
 from zae_limiter.admission.resolution import Resolved
-from zae_limiter.concurrency.locks import SignalSafeLock
 from zae_limiter.models.config import OnUnavailable, SharedConfig
+from zae_limiter.runtime.locks import SignalSafeLock
 
 if TYPE_CHECKING:
     from zae_limiter.models.backend import CacheStats

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, cast
 from zae_limiter._sync.operation_line import LinePlace
 from zae_limiter.admission.account import LeaseAccount
 from zae_limiter.admission.request import ChargeOutcome, Grant, Settlement, with_released
-from zae_limiter.concurrency.receipt import Receipt
 from zae_limiter.exceptions import (
     LeaseExpiredError,
     RateLimiterUnavailable,
@@ -22,6 +21,7 @@ from zae_limiter.exceptions import (
     ValidationError,
 )
 from zae_limiter.models.limit import check_amounts
+from zae_limiter.runtime.finishing import Receipt
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -345,7 +345,7 @@ class SyncLease:
         if is_alone:
             self._write_end(failed)
         else:
-            from zae_limiter.concurrency.shield import shield  # few blocks need it
+            from zae_limiter.runtime.finishing import shield  # few blocks need it
 
             place = LinePlace(self._line)
             try:

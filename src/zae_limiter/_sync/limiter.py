@@ -16,12 +16,12 @@ from zae_limiter._sync.repository import SyncRepository
 from zae_limiter._sync.repository.config_reads import Fresh
 from zae_limiter.admission.resolution import UnknownLimit
 from zae_limiter.clock import Clock
-from zae_limiter.concurrency.calls import within
-from zae_limiter.concurrency.unpicklable import Unpicklable
 from zae_limiter.exceptions import InfrastructureError, ValidationError
 from zae_limiter.models.config import Mode, OnError, OnUnavailable, OutagePolicy
 from zae_limiter.models.limit import Limit, LimitName, check_amounts, check_limits
 from zae_limiter.naming import DEFAULT_RESOURCE, check_bucket_names, check_entity_id, check_resource
+from zae_limiter.runtime.calls import within
+from zae_limiter.runtime.unpicklable import Unpicklable
 
 if TYPE_CHECKING:
     from decimal import Decimal

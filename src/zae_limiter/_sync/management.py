@@ -13,10 +13,10 @@ from zae_limiter._sync import operations
 from zae_limiter._sync.repository import SyncRepository
 from zae_limiter._sync.repository.config_reads import landed, raise_for_waiter
 from zae_limiter.clock import Clock, check_clock
-from zae_limiter.concurrency.locks import SignalSafeLock
-from zae_limiter.concurrency.single_flight import Flight, SingleFlight
-from zae_limiter.concurrency.waiter import Waiter
 from zae_limiter.exceptions import ValidationError, ZAELimiterError
+from zae_limiter.runtime.locks import SignalSafeLock
+from zae_limiter.runtime.single_flight import Flight, SingleFlight
+from zae_limiter.runtime.waiter import Waiter
 from zae_limiter.settings import Settings, check_policy
 from zae_limiter.store_url import masked_url
 

@@ -15,7 +15,6 @@ from zae_limiter._sync.ports import Engine
 from zae_limiter._sync.repository import SyncRepository
 from zae_limiter._sync.repository.context import Context
 from zae_limiter.clock import Clock, HostClock, ServerClock, SharedClock
-from zae_limiter.concurrency.parallel import Parallel
 from zae_limiter.exceptions import NamespaceNotFoundError, ValidationError
 from zae_limiter.naming import (
     DEFAULT_NAMESPACE,
@@ -23,6 +22,7 @@ from zae_limiter.naming import (
     check_namespace,
     check_stack_name,
 )
+from zae_limiter.runtime.parallel import Parallel
 from zae_limiter.settings import Settings, named_namespace
 from zae_limiter.store_url import StoreUrl, check_region, masked_url, parse_url
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from zae_limiter.concurrency.calls import caller_id
-from zae_limiter.concurrency.waiter import Waiter
+from zae_limiter.runtime.calls import caller_id
+from zae_limiter.runtime.waiter import Waiter
 
 # A waiting operation looks again after this time, in case an interrupt came before it was woken.
 LOOK_S = 1.0

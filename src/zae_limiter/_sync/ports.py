@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     )
     from zae_limiter.admission.thresholds import OnExhausted, OnThreshold, RejectingQuota
     from zae_limiter.clock import Clock, Deadline
-    from zae_limiter.concurrency.receipt import Receipt
     from zae_limiter.models.audit import AuditAction, AuditedChange, AuditEvent
     from zae_limiter.models.backend import BackendCapabilities, StoreStats
     from zae_limiter.models.bucket import BucketEntry, BucketState, ResourceCapacity
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     )
     from zae_limiter.models.entity import Entity, Namespace
     from zae_limiter.models.usage import UsageRanking, UsageSnapshot, UsageSummary
+    from zae_limiter.runtime.finishing import Receipt
     from zae_limiter.usage.report import UsageQuery
 
 

@@ -8,12 +8,12 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from zae_limiter.admission.resolution import levels
-from zae_limiter.concurrency.bounded import BoundedDict
-from zae_limiter.concurrency.parallel import gather
 from zae_limiter.exceptions import ZAELimiterError
 from zae_limiter.models.audit import SYSTEM_SUBJECT, AuditEvent, resource_subject
 from zae_limiter.models.removals import describe_removal, removal_of
 from zae_limiter.models.timestamps import iso_from_ms
+from zae_limiter.runtime.bounded import BoundedDict
+from zae_limiter.runtime.parallel import gather
 
 if TYPE_CHECKING:
     from zae_limiter._sync.repository.context import Context

@@ -28,9 +28,9 @@ from zae_limiter.admission.resolution import UnknownLimit
 from zae_limiter.admission.several import JointCharge, Part, field_of, wanted_amounts
 from zae_limiter.admission.switches import denial
 from zae_limiter.clock import Deadline
-from zae_limiter.concurrency.receipt import Receipt
 from zae_limiter.exceptions import RateLimiterUnavailable, RateLimitExceeded
 from zae_limiter.refusal import limited_by
+from zae_limiter.runtime.finishing import Receipt
 
 if TYPE_CHECKING:
     from types import FrameType

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from zae_limiter.clock.bounds import DATE_RESOLUTION_NS, Interval, OffsetBounds
 from zae_limiter.clock.course import MS, Course, host_offset_ns, since_boot_ns
-from zae_limiter.concurrency.locks import SignalSafeLock
+from zae_limiter.runtime.locks import SignalSafeLock
 
 _NEVER_NS = 2**63  # of the boot clock
 # Smaller changes of the aim are ignored: stamps count milliseconds.

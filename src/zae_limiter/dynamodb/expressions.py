@@ -14,7 +14,6 @@ from functools import cache
 from json.encoder import encode_basestring_ascii
 from typing import Any
 
-from zae_limiter.concurrency.bounded import BoundedDict
 from zae_limiter.items.stored.attributes import Value, n, s
 from zae_limiter.items.stored.update import (
     ABSENT,
@@ -38,6 +37,7 @@ from zae_limiter.items.stored.update import (
     ItemWrite,
     Name,
 )
+from zae_limiter.runtime.bounded import BoundedDict
 
 MAX_TEMPLATES = 4096  # bounds memory; a form is a set of limits and the branch of each
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"

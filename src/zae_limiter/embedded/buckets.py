@@ -43,7 +43,6 @@ from zae_limiter.admission.thresholds import (
     with_raised,
 )
 from zae_limiter.admission.usage import HourUsage, late_credit, open_hour, roll, without_holds
-from zae_limiter.concurrency.tallies import TakenTallies
 from zae_limiter.embedded.history import record
 from zae_limiter.embedded.rejection_counts import with_noted
 from zae_limiter.embedded.tables import (
@@ -57,6 +56,7 @@ from zae_limiter.embedded.tables import (
 from zae_limiter.models.audit import AuditAction, AuditedChange, pause_event
 from zae_limiter.models.bucket import BucketEntry, BucketState, ResourceCapacity
 from zae_limiter.models.limit import plain_amounts
+from zae_limiter.tallies import TakenTallies
 
 if TYPE_CHECKING:
     from zae_limiter.models.status import LimitStatus

@@ -5,8 +5,8 @@ from __future__ import annotations
 from zae_limiter.admission.image import HOUR_MS, BucketImage
 from zae_limiter.admission.tally import Tally
 from zae_limiter.admission.usage import HourUsage, roll
-from zae_limiter.concurrency.tallies import BucketKey, NotedTally
 from zae_limiter.embedded.tables import Tables
+from zae_limiter.tallies import BucketKey, NotedTally
 
 BATCH = 200  # buckets of one transaction: a few milliseconds
 

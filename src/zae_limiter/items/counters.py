@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from zae_limiter.concurrency.locks import LockFreeCount, SignalSafeLock
 from zae_limiter.models.backend import StoreStats
+from zae_limiter.runtime.locks import LockFreeCount, SignalSafeLock
 
 _RARE = (
     "retries",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-from zae_limiter.concurrency.bounded import BoundedDict
-from zae_limiter.concurrency.locks import SignalSafeLock
+from zae_limiter.runtime.bounded import BoundedDict
+from zae_limiter.runtime.locks import SignalSafeLock
 
 RECENT_S = 10.0  # a replica of DynamoDB lags by far less, except in an outage
 ACTIVE_S = 10.0  # a client may write this long to a namespace that is being purged

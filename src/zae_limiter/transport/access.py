@@ -7,8 +7,8 @@ import time
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
-from zae_limiter.concurrency.locks import SignalSafeLock, renew_after_fork
 from zae_limiter.quiet_logging import quiet_logger
+from zae_limiter.runtime.locks import SignalSafeLock, renew_after_fork
 from zae_limiter.store_errors import NotSent
 from zae_limiter.transport.aws_config import AwsConfig, current_credentials, lookup_error
 from zae_limiter.transport.messages import Destination, Endpoint, parse_endpoint

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import Future
 from typing import TypeVar
 
-from zae_limiter.concurrency.locks import SignalSafeLock, renew_after_fork
+from zae_limiter.runtime.locks import SignalSafeLock, renew_after_fork
 from zae_limiter.transport.aio_connection import AioConnection, connect, fail, open_tunnel
 from zae_limiter.transport.messages import (
     IDLE_S,

@@ -9,8 +9,8 @@ from contextlib import suppress
 
 from zae_limiter.clock import Deadline
 from zae_limiter.clock.backoff import Backoff
-from zae_limiter.concurrency.locks import renew_after_fork
 from zae_limiter.exceptions import InfrastructureError, RateLimiterUnavailable
+from zae_limiter.runtime.locks import renew_after_fork
 from zae_limiter.store_errors import NoAnswer, NotSent, ServerFault, Throttled
 
 __all__ = ["Deadline", "InFlightCall", "InFlightCalls", "Retries"]

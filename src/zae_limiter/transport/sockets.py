@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
-from zae_limiter.concurrency.locks import SignalSafeLock, renew_after_fork
+from zae_limiter.runtime.locks import SignalSafeLock, renew_after_fork
 
 # The family, kind, protocol, canonical name and address that getaddrinfo returns.
 Address = tuple[Any, ...]

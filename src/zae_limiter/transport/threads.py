@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from typing import TypeVar
 
 from zae_limiter.clock import since_boot_ns
-from zae_limiter.concurrency.locks import SignalSafeLock, renew_after_fork
+from zae_limiter.runtime.locks import SignalSafeLock, renew_after_fork
 from zae_limiter.transport.messages import (
     IDLE_S,
     Destination,

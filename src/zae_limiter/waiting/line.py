@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.reservation import Reservation
-from zae_limiter.concurrency.waiter import Wakeable
+from zae_limiter.runtime.waiter import Wakeable
 from zae_limiter.waiting.arrival_queue import ArrivalQueue
 
 # The number of dues that one step moves. Moving a due takes 5 µs, and its caller's new sleep 15 µs.

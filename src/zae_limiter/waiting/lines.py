@@ -9,8 +9,8 @@ from weakref import WeakValueDictionary
 
 from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.request import Grant
-from zae_limiter.concurrency.locks import SignalSafeLock, renew_after_fork
-from zae_limiter.concurrency.waiter import Wakeable
+from zae_limiter.runtime.locks import SignalSafeLock, renew_after_fork
+from zae_limiter.runtime.waiter import Wakeable
 from zae_limiter.waiting.line import Sleeper, WaitingLine
 
 W = TypeVar("W", bound=Wakeable)

@@ -28,8 +28,8 @@ from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.utils.module_loading import import_string
 
-from zae_limiter.concurrency.async_shield import ashield
-from zae_limiter.concurrency.calls import ALastCalls
+from zae_limiter.runtime.background import ALastCalls
+from zae_limiter.runtime.finishing import ashield
 from zae_limiter.web.answers import Refusal, find_error, lease_headers, refusal, unless_present
 from zae_limiter.web.options import RULE_OPTIONS, check_settings
 from zae_limiter.web.rules import WebCharge, WebOutcome, WebRule

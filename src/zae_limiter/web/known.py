@@ -5,8 +5,8 @@ from __future__ import annotations
 from time import monotonic
 from typing import Any, Final
 
-from zae_limiter.concurrency.bounded import BoundedDict
 from zae_limiter.exceptions import RateLimiterUnavailable
+from zae_limiter.runtime.bounded import BoundedDict
 from zae_limiter.web.keys import RefusedKey
 
 REMEMBERED_S: Final = 60.0  # the same as the default TTL of the configuration cache

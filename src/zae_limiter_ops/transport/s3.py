@@ -10,8 +10,8 @@ from hmac import digest
 from typing import NamedTuple
 from urllib.parse import quote
 
-from zae_limiter.concurrency.sleeping import sleep
 from zae_limiter.exceptions import RateLimiterUnavailable
+from zae_limiter.runtime.calls import sleep
 from zae_limiter.store_errors import NotSent, ServerFault, Throttled
 from zae_limiter.transport.access import find_destination
 from zae_limiter.transport.aws_config import AwsConfig

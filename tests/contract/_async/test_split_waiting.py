@@ -8,8 +8,8 @@ from zae_limiter_contract._async.waiting import Line, until
 from zae_limiter_contract.together import agather
 
 from tests.contract._async.splitting import split_dynamodb
-from zae_limiter.concurrency.calls import apause
 from zae_limiter.models.limit import Limit
+from zae_limiter.runtime.calls import apause
 
 RPS = Limit.per_second("rps", 20)
 STEP_MS = 50

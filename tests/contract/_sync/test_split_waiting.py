@@ -10,8 +10,8 @@ from zae_limiter_contract._sync.waiting import Line, until
 from zae_limiter_contract.together import gather
 
 from tests.contract._sync.splitting import split_dynamodb
-from zae_limiter.concurrency.calls import pause
 from zae_limiter.models.limit import Limit
+from zae_limiter.runtime.calls import pause
 
 RPS = Limit.per_second("rps", 20)
 STEP_MS = 50

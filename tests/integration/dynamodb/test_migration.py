@@ -21,12 +21,12 @@ from zae_limiter import (
 )
 from zae_limiter._async.engines.dynamodb.client import DynamoClient
 from zae_limiter._async.engines.dynamodb.migrating import Migrator
-from zae_limiter.concurrency.parallel import Parallel
 from zae_limiter.dynamodb.migrations import Migration
 from zae_limiter.items.stored import keys
 from zae_limiter.items.stored.keys import Key
 from zae_limiter.items.stored.update import ItemUpdate
 from zae_limiter.items.version_record import SCHEMA_VERSION
+from zae_limiter.runtime.parallel import Parallel
 from zae_limiter.testing import FakeClock
 
 OLDER = SCHEMA_VERSION - 1

@@ -11,9 +11,9 @@ from zae_limiter import Limit, RateLimiter, Repository, SyncRateLimiter, SyncRep
 from zae_limiter._async.engines.dynamodb.client import DynamoClient
 from zae_limiter._async.engines.items.buckets import resources_in_use as module
 from zae_limiter._async.engines.items.later_writes import LaterWrites
-from zae_limiter.concurrency.parallel import Parallel
 from zae_limiter.items.stored import keys
 from zae_limiter.items.stored.attributes import n
+from zae_limiter.runtime.parallel import Parallel
 from zae_limiter.testing import FakeClock
 
 LIMITS = [Limit.per_minute("rpm", 100)]

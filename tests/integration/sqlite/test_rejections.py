@@ -17,8 +17,8 @@ from zae_limiter import (
     SyncRateLimiter,
     SyncRepository,
 )
-from zae_limiter.concurrency.tallies import STORE_AFTER_S
 from zae_limiter.embedded.housekeeping import EVERY_CHARGES
+from zae_limiter.tallies import STORE_AFTER_S
 
 
 def rejected(limiter, times=1):

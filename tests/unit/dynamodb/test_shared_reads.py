@@ -5,8 +5,8 @@ import threading
 import pytest
 
 from tests.unit.dynamodb.stored import BUCKET_ID
-from zae_limiter.concurrency.waiter import AWaiter, Waiter
 from zae_limiter.items.sharding.shared_reads import SharedReads
+from zae_limiter.runtime.waiter import AWaiter, Waiter
 
 OTHER = ("ns", "other", "api")
 

@@ -7,13 +7,13 @@ from typing import Any, TypeVar
 
 from zae_limiter._async.engines.embedded import EmbeddedEngine
 from zae_limiter.clock import Deadline
-from zae_limiter.concurrency.calls import apause
-from zae_limiter.concurrency.receipt import Receipt
 from zae_limiter.embedded.memory.store import MemoryStore, open_store
 from zae_limiter.embedded.memory.tables import MemoryTables
 from zae_limiter.embedded.tables import Listing
 from zae_limiter.exceptions import InfrastructureError
 from zae_limiter.models.backend import BackendCapabilities
+from zae_limiter.runtime.calls import apause
+from zae_limiter.runtime.finishing import Receipt
 from zae_limiter.settings import Settings
 from zae_limiter.store_url import StoreUrl
 

@@ -7,13 +7,13 @@ from typing import Any, TypeVar
 
 from zae_limiter._async.engines.embedded import EmbeddedEngine
 from zae_limiter.clock import Deadline, SharedClock
-from zae_limiter.concurrency.calls import ablocking
-from zae_limiter.concurrency.receipt import Receipt
-from zae_limiter.concurrency.worker import AWorker, one_by_one
 from zae_limiter.embedded.sqlite.database import SqliteDatabase
 from zae_limiter.embedded.sqlite.file_options import FileOptions
 from zae_limiter.embedded.tables import Listing
 from zae_limiter.models.backend import BackendCapabilities
+from zae_limiter.runtime.calls import ablocking
+from zae_limiter.runtime.finishing import Receipt
+from zae_limiter.runtime.worker import AWorker, one_by_one
 from zae_limiter.settings import Settings
 from zae_limiter.store_url import StoreUrl
 

@@ -18,12 +18,10 @@ from zae_limiter._async.repository.infrastructure import (
 )
 from zae_limiter._async.repository.limits import LimitMethods
 from zae_limiter._async.repository.namespaces import DocumentMethods, NamespaceMethods
-from zae_limiter.concurrency.calls import (
-    ALastCalls,
-    Opening,  # unasync: remove
-)
-from zae_limiter.concurrency.unpicklable import Unpicklable
 from zae_limiter.exceptions import InfrastructureError
+from zae_limiter.runtime.background import ALastCalls
+from zae_limiter.runtime.calls import Opening  # unasync: remove
+from zae_limiter.runtime.unpicklable import Unpicklable
 from zae_limiter.settings import Settings, check_policy, check_ttl_multiplier
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from zae_limiter._async import operations
 from zae_limiter._async.repository.context import RepositoryMixin
-from zae_limiter.concurrency.calls import apause
 from zae_limiter.exceptions import NamespaceNotFoundError, ValidationError
 from zae_limiter.naming import (
     RESERVED_NAMESPACE,
@@ -17,6 +16,7 @@ from zae_limiter.naming import (
     check_namespace_id,
     check_principal,
 )
+from zae_limiter.runtime.calls import apause
 
 if TYPE_CHECKING:
     from zae_limiter.models.entity import Namespace

@@ -20,11 +20,9 @@ from zae_limiter._sync.repository.infrastructure import (
 )
 from zae_limiter._sync.repository.limits import LimitMethods
 from zae_limiter._sync.repository.namespaces import DocumentMethods, NamespaceMethods
-from zae_limiter.concurrency.calls import (
-    LastCalls,
-)
-from zae_limiter.concurrency.unpicklable import Unpicklable
 from zae_limiter.exceptions import InfrastructureError
+from zae_limiter.runtime.background import LastCalls
+from zae_limiter.runtime.unpicklable import Unpicklable
 from zae_limiter.settings import Settings, check_policy, check_ttl_multiplier
 
 if TYPE_CHECKING:

@@ -15,11 +15,11 @@ from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.request import Charge
 from zae_limiter.admission.resolution import Resolved, Scope, UnknownLimit, override
 from zae_limiter.clock import Clock, Deadline
-from zae_limiter.concurrency.locks import SignalSafeLock
-from zae_limiter.concurrency.parallel import gather
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.config import OnUnavailable, SharedConfig
 from zae_limiter.models.limit import Limit
+from zae_limiter.runtime.locks import SignalSafeLock
+from zae_limiter.runtime.parallel import gather
 
 if TYPE_CHECKING:
     from zae_limiter._sync.acquire import AcquireCall

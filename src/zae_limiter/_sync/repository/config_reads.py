@@ -10,10 +10,10 @@ from typing import NamedTuple, NoReturn, TypeVar
 from zae_limiter._sync.repository.context import Context
 from zae_limiter.admission.resolution import Resolved, resolve
 from zae_limiter.clock import Deadline
-from zae_limiter.concurrency.single_flight import Flight, SingleFlight
-from zae_limiter.concurrency.waiter import Waiter
 from zae_limiter.exceptions import InfrastructureError, RateLimiterUnavailable, ZAELimiterError
 from zae_limiter.models.config import ConfigSnapshot, SharedConfig
+from zae_limiter.runtime.single_flight import Flight, SingleFlight
+from zae_limiter.runtime.waiter import Waiter
 
 LONGEST_WAIT_S = 60.0  # a waiter without a deadline looks again after this time
 RENEWAL_SHARE = 0.5  # a renewal may take this part of the remaining time; the charge needs the rest

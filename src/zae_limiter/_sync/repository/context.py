@@ -14,11 +14,11 @@ from zae_limiter._sync.ports import Engine
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.resolution import Resolved
 from zae_limiter.clock import Clock
-from zae_limiter.concurrency.bounded import BoundedDict
-from zae_limiter.concurrency.locks import Counter
-from zae_limiter.concurrency.parallel import Parallel
-from zae_limiter.concurrency.single_flight import SingleFlight
 from zae_limiter.models.config import OnUnavailable, SharedConfig
+from zae_limiter.runtime.bounded import BoundedDict
+from zae_limiter.runtime.locks import Counter
+from zae_limiter.runtime.parallel import Parallel
+from zae_limiter.runtime.single_flight import SingleFlight
 
 if TYPE_CHECKING:
     from zae_limiter._sync.removed_limits import RemovedLimits

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from zae_limiter._sync import operations
 from zae_limiter._sync.repository.context import RepositoryMixin
-from zae_limiter.concurrency.calls import pause
 from zae_limiter.exceptions import NamespaceNotFoundError, ValidationError
 from zae_limiter.naming import (
     RESERVED_NAMESPACE,
@@ -19,6 +18,7 @@ from zae_limiter.naming import (
     check_namespace_id,
     check_principal,
 )
+from zae_limiter.runtime.calls import pause
 
 if TYPE_CHECKING:
     from zae_limiter.models.entity import Namespace

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from zae_limiter.concurrency.locks import SignalSafeLock, renew_after_fork
-from zae_limiter.concurrency.receipt import Receipt
 from zae_limiter.embedded.memory.tables import MemoryTables
 from zae_limiter.exceptions import InfrastructureError
+from zae_limiter.runtime.finishing import Receipt
+from zae_limiter.runtime.locks import SignalSafeLock, renew_after_fork
 
 T = TypeVar("T")
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import sqlite3
 import time
 
-from zae_limiter.concurrency.locks import SignalSafeLock
 from zae_limiter.embedded.sqlite.tables import SqliteTables
+from zae_limiter.runtime.locks import SignalSafeLock
 
 CACHED_STATEMENTS = 128  # more than there are, so each is prepared once
 FORK_WAIT_S = 1.0  # a page or a transaction takes milliseconds

@@ -8,8 +8,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from zae_limiter.clock import SharedClock
-from zae_limiter.concurrency.locks import rest_during_fork
-from zae_limiter.concurrency.worker import StoreOperation
 from zae_limiter.embedded.sqlite.clock_row import join_time, keep_time
 from zae_limiter.embedded.sqlite.connections import Connections, Session
 from zae_limiter.embedded.sqlite.errors import (
@@ -26,6 +24,8 @@ from zae_limiter.embedded.sqlite.schema import check_owner, migrate
 from zae_limiter.embedded.sqlite.store_file import StoreFile, WriteAheadLog
 from zae_limiter.embedded.sqlite.tables import SqliteTables
 from zae_limiter.exceptions import InfrastructureError
+from zae_limiter.runtime.locks import rest_during_fork
+from zae_limiter.runtime.worker import StoreOperation
 
 PAGE_PAUSE_S = 0.0005  # a page takes as long, so that a listing uses at most half a core
 TOGETHER_S = 0.05  # timeouts this close to each other are reported together

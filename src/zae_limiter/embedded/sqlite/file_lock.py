@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from types import ModuleType
 
-from zae_limiter.concurrency.locks import renew_after_fork
+from zae_limiter.runtime.locks import renew_after_fork
 
 fcntl: ModuleType | None
 try:

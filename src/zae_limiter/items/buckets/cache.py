@@ -15,12 +15,12 @@ from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.rebase import has_limits
 from zae_limiter.admission.shards.pressure import WINDOW_MS, Pressure, observed
 from zae_limiter.admission.shards.tree import UNKNOWN, Layout
-from zae_limiter.concurrency.bounded import BoundedDict
-from zae_limiter.concurrency.locks import SignalSafeLock
 from zae_limiter.items.stored.attributes import Item
 from zae_limiter.items.stored.bucket import EntityLink, StoredBucket, decode
 from zae_limiter.items.stored.keys import BucketId, ShardId
 from zae_limiter.models.entity import Entity
+from zae_limiter.runtime.bounded import BoundedDict
+from zae_limiter.runtime.locks import SignalSafeLock
 
 MAX_BUCKETS = 50_000  # bounds memory; an evicted bucket costs one refused write
 MAX_ENTITIES = 50_000  # bounds memory; an evicted link is read again for a new bucket

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from zae_limiter.admission.tally import NO_TALLY
-from zae_limiter.concurrency.tallies import NotedTallies
 from zae_limiter.items.buckets.outcomes import Outcome
 from zae_limiter.items.buckets.pending import PendingChange
 from zae_limiter.items.stored.keys import BucketId
+from zae_limiter.tallies import NotedTallies
 
 
 class GroupRun:

@@ -6,10 +6,10 @@ from typing import Any
 
 from zae_limiter.admission.request import Charge, ChargeRequest, Settlement
 from zae_limiter.clock import Clock, Deadline
-from zae_limiter.concurrency.waiter import Wakeable
 from zae_limiter.items.buckets.changes import BucketChange
 from zae_limiter.items.buckets.outcomes import Outcome
 from zae_limiter.items.stored.keys import BucketId
+from zae_limiter.runtime.waiter import Wakeable
 
 
 class PendingChange:

@@ -13,10 +13,10 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 
-from zae_limiter.concurrency.locks import SignalSafeLock, renew_after_fork
-from zae_limiter.concurrency.waiter import Wakeable
 from zae_limiter.items.buckets.pending import PendingChange
 from zae_limiter.items.stored.keys import ShardId
+from zae_limiter.runtime.locks import SignalSafeLock, renew_after_fork
+from zae_limiter.runtime.waiter import Wakeable
 from zae_limiter.store_errors import NotSent
 
 # Keeps the work of one write, from its plan to the last caller that it wakes, below 10 ms.

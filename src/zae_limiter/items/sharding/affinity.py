@@ -8,10 +8,10 @@ from collections.abc import Collection, Mapping
 
 from zae_limiter.admission.image import BucketImage, level_milli
 from zae_limiter.admission.shards.tree import Shard, draw
-from zae_limiter.concurrency.bounded import BoundedDict
-from zae_limiter.concurrency.locks import SignalSafeLock
 from zae_limiter.items.buckets.changes import BucketChange
 from zae_limiter.items.stored.keys import BucketId
+from zae_limiter.runtime.bounded import BoundedDict
+from zae_limiter.runtime.locks import SignalSafeLock
 
 STAY_S = 0.05  # a few round trips: long enough for a group to form
 MAX_BUCKETS = 10_000  # split buckets in use at a time; bounds memory

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from zae_limiter.concurrency.locks import SignalSafeLock, renew_after_fork
-from zae_limiter.concurrency.waiter import Wakeable
 from zae_limiter.items.stored.keys import BucketId
+from zae_limiter.runtime.locks import SignalSafeLock, renew_after_fork
+from zae_limiter.runtime.waiter import Wakeable
 
 LOST_S = 10.0  # a reader that is silent for this long is considered dead
 

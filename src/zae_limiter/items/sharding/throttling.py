@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 
-from zae_limiter.concurrency.bounded import BoundedDict
-from zae_limiter.concurrency.locks import SignalSafeLock
 from zae_limiter.items.stored.keys import ShardId
+from zae_limiter.runtime.bounded import BoundedDict
+from zae_limiter.runtime.locks import SignalSafeLock
 
 THROTTLED_S = 5.0  # after that the reason has probably gone
 COOLDOWN_S = 2.0  # between two attempts to split or merge around one item

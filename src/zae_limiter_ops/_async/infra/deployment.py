@@ -22,7 +22,6 @@ from zae_limiter._async.engines.items.engine import DynamoEngine
 from zae_limiter._version import __version__
 from zae_limiter.clock import ServerClock
 from zae_limiter.clock.backoff import Backoff
-from zae_limiter.concurrency.async_sleeping import asleep
 from zae_limiter.dynamodb import table
 from zae_limiter.exceptions import (
     InfrastructureNotFoundError,
@@ -32,6 +31,7 @@ from zae_limiter.exceptions import (
 from zae_limiter.items import version_record
 from zae_limiter.models.stack import StackOptions
 from zae_limiter.naming import DEFAULT_NAMESPACE, RESERVED_NAMESPACE, VERSION_RECORD
+from zae_limiter.runtime.calls import asleep
 from zae_limiter.settings import Settings
 from zae_limiter_ops._async.infra.stack_manager import OnEvent, StackChange, StackManager
 from zae_limiter_ops.infra import names, packages, progress

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from zae_limiter.clock.backoff import Backoff
-from zae_limiter.concurrency.async_sleeping import asleep
 from zae_limiter.exceptions import StackOperationError
 from zae_limiter.models.stack import StackOptions
 from zae_limiter.naming import MAX_STACK_LENGTH, check_stack_name
+from zae_limiter.runtime.calls import asleep
 from zae_limiter.shell_words import command_line
 from zae_limiter_ops.infra import names, parameters, progress
 from zae_limiter_ops.infra.progress import StackEvent

@@ -9,13 +9,13 @@ from zae_limiter import schema
 from zae_limiter._async.engines.dynamodb.client import DynamoClient
 from zae_limiter._async.engines.dynamodb.requests import Query, get_item
 from zae_limiter.clock import Deadline
-from zae_limiter.concurrency.async_sleeping import asleep
 from zae_limiter.dynamodb.foreign import COMPOSITE, is_ours
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.items.stored import keys
 from zae_limiter.items.stored.attributes import Item, s, text
 from zae_limiter.items.stored.system import NAME_PREFIX
 from zae_limiter.naming import RESERVED_NAMESPACE
+from zae_limiter.runtime.calls import asleep
 from zae_limiter.shell_words import command_line
 from zae_limiter_ops.manifest.foreign_forms import CompositeReader, Found, PerLimitReader, Reader
 

@@ -8,10 +8,10 @@ from zae_limiter._async.repository.context import Context
 from zae_limiter.admission.configuration import Guard
 from zae_limiter.clock import Deadline
 from zae_limiter.clock.backoff import Backoff
-from zae_limiter.concurrency.async_sleeping import asleep
 from zae_limiter.exceptions import ZAELimiterError
 from zae_limiter.models.timestamps import iso_from_ms
 from zae_limiter.naming import new_event_id
+from zae_limiter.runtime.calls import asleep
 from zae_limiter_ops._async.provisioner.live import Document, StateReader
 from zae_limiter_ops.manifest import state
 from zae_limiter_ops.manifest.problems import ApplyConflict

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from zae_limiter._async.repository.context import Context
-from zae_limiter.concurrency.parallel import agather
 from zae_limiter.models.audit import AuditEvent, config_subject
+from zae_limiter.runtime.parallel import agather
 from zae_limiter_ops._async.provisioner.live import level_of
 from zae_limiter_ops.manifest.drift import Drift
 from zae_limiter_ops.manifest.targets import Target, TargetKind

@@ -24,7 +24,6 @@ from zae_limiter._sync.engines.items.engine import DynamoEngine
 from zae_limiter._version import __version__
 from zae_limiter.clock import ServerClock
 from zae_limiter.clock.backoff import Backoff
-from zae_limiter.concurrency.sleeping import sleep
 from zae_limiter.dynamodb import table
 from zae_limiter.exceptions import (
     InfrastructureNotFoundError,
@@ -34,6 +33,7 @@ from zae_limiter.exceptions import (
 from zae_limiter.items import version_record
 from zae_limiter.models.stack import StackOptions
 from zae_limiter.naming import DEFAULT_NAMESPACE, RESERVED_NAMESPACE, VERSION_RECORD
+from zae_limiter.runtime.calls import sleep
 from zae_limiter.settings import Settings
 from zae_limiter_ops._sync.infra.stack_manager import OnEvent, StackChange, SyncStackManager
 from zae_limiter_ops.infra import names, packages, progress

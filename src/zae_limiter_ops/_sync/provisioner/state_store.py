@@ -10,10 +10,10 @@ from zae_limiter._sync.repository.context import Context
 from zae_limiter.admission.configuration import Guard
 from zae_limiter.clock import Deadline
 from zae_limiter.clock.backoff import Backoff
-from zae_limiter.concurrency.sleeping import sleep
 from zae_limiter.exceptions import ZAELimiterError
 from zae_limiter.models.timestamps import iso_from_ms
 from zae_limiter.naming import new_event_id
+from zae_limiter.runtime.calls import sleep
 from zae_limiter_ops._sync.provisioner.live import Document, StateReader
 from zae_limiter_ops.manifest import state
 from zae_limiter_ops.manifest.problems import ApplyConflict

@@ -7,8 +7,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from zae_limiter._sync.repository.context import Context
-from zae_limiter.concurrency.parallel import gather
 from zae_limiter.models.audit import AuditEvent, config_subject
+from zae_limiter.runtime.parallel import gather
 from zae_limiter_ops._sync.provisioner.live import level_of
 from zae_limiter_ops.manifest.drift import Drift
 from zae_limiter_ops.manifest.targets import Target, TargetKind

@@ -11,10 +11,10 @@ from tests.integration.dynamodb.ports.world import NS
 from zae_limiter._async.engines.dynamodb.client import DynamoClient
 from zae_limiter._async.engines.dynamodb.requests import batch_delete, batch_get
 from zae_limiter.clock import Deadline
-from zae_limiter.concurrency.parallel import Parallel
 from zae_limiter.exceptions import RateLimiterUnavailable
 from zae_limiter.items.stored import keys, system
 from zae_limiter.items.stored.keys import Key
+from zae_limiter.runtime.parallel import Parallel
 
 KEYS = [Key(f"pk-{number}", "sk") for number in range(60)]
 

@@ -13,10 +13,10 @@ from zae_limiter._async.engines.items.partitions import (
 )
 from zae_limiter._async.engines.items.sharding.shard_reader import ShardReader
 from zae_limiter._sync.engines.items import bucket_queries as sync_queries
-from zae_limiter.concurrency.parallel import Parallel
 from zae_limiter.items.buckets.cache import BucketCache
 from zae_limiter.items.stored import bucket
 from zae_limiter.items.stored.attributes import text
+from zae_limiter.runtime.parallel import Parallel
 
 COUNT = 150
 IDS = [f"user-{number}" for number in range(COUNT - 2)] + ["a b", "ünï"]

@@ -16,9 +16,9 @@ from zae_limiter._sync.engines.items import context as sync_context
 from zae_limiter._sync.engines.items import entities as sync_entities
 from zae_limiter._sync.engines.items import namespaces as sync_namespaces
 from zae_limiter._sync.engines.items.audit import DynamoAudit as SyncDynamoAudit
-from zae_limiter.concurrency.parallel import Parallel
 from zae_limiter.models.config import ConfigLevel, LevelChange, LevelConfig
 from zae_limiter.models.limit import Limit
+from zae_limiter.runtime.parallel import Parallel
 
 NS = "ns-1"
 NOW_MS = 1_767_225_600_000  # 2026-01-01

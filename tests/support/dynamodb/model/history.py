@@ -23,12 +23,12 @@ from zae_limiter._async.engines.dynamodb.open import _prepare
 from zae_limiter._async.engines.items.engine import DynamoEngine
 from zae_limiter.admission.shards.tree import Shard
 from zae_limiter.clock import Deadline
-from zae_limiter.concurrency.tallies import STORE_AFTER_S
 from zae_limiter.exceptions import ZAELimiterError
 from zae_limiter.hooks import AcquireEvent, RejectEvent
 from zae_limiter.items.stored.keys import BucketId
 from zae_limiter.models.usage import UsageSnapshot
 from zae_limiter.settings import Settings
+from zae_limiter.tallies import STORE_AFTER_S
 
 HOUR_S = 3600.0
 CHILD, OTHER, PARENT = "key-1", "key-2", "org"

@@ -10,9 +10,9 @@ from math import inf
 from typing import Any
 
 from zae_limiter.clock import ServerClock
-from zae_limiter.concurrency.async_sleeping import asleep
 from zae_limiter.exceptions import RateLimiterUnavailable, ValidationError
 from zae_limiter.items.counters import Counters
+from zae_limiter.runtime.calls import asleep
 from zae_limiter.store_errors import NotSent
 from zae_limiter.transport.access import Access, AccessSource
 from zae_limiter.transport.aio import AHttp, aoutcome  # unasync: remove
@@ -20,7 +20,7 @@ from zae_limiter.transport.calls import Deadline, InFlightCall, InFlightCalls, R
 from zae_limiter.transport.errors import Denied
 
 # sync: from functools import partial
-# sync: from zae_limiter.concurrency.shield import shield
+# sync: from zae_limiter.runtime.finishing import shield
 # sync: from zae_limiter.transport.threads import Http, outcome
 from zae_limiter.transport.messages import HttpResponse
 from zae_limiter.transport.proxy import check_forwarded

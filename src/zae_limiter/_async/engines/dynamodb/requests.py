@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from zae_limiter.clock import Deadline
 from zae_limiter.clock.backoff import Backoff
-from zae_limiter.concurrency.async_sleeping import asleep
-from zae_limiter.concurrency.parallel import Parallel, agather
 from zae_limiter.exceptions import RateLimiterUnavailable
 from zae_limiter.items.stored.attributes import Item, Value
 from zae_limiter.items.stored.keys import Key
+from zae_limiter.runtime.calls import asleep
+from zae_limiter.runtime.parallel import Parallel, agather
 from zae_limiter.store_errors import ServerFault
 
 if TYPE_CHECKING:  # functions call by a client of their own

@@ -34,13 +34,13 @@ from zae_limiter.admission.thresholds import (
     RejectingQuota,
 )
 from zae_limiter.clock import Clock, Deadline
-from zae_limiter.concurrency.locks import LockFreeCount
-from zae_limiter.concurrency.receipt import Receipt
-from zae_limiter.concurrency.tallies import BucketKey, NotedTallies, NotedTally, TakenTallies
 from zae_limiter.embedded import buckets, housekeeping, rejection_counts, retention
 from zae_limiter.exceptions import InfrastructureError
 from zae_limiter.models.audit import AuditedChange
 from zae_limiter.quiet_logging import quiet_logger
+from zae_limiter.runtime.finishing import Receipt
+from zae_limiter.runtime.locks import LockFreeCount
+from zae_limiter.tallies import BucketKey, NotedTallies, NotedTally, TakenTallies
 
 T = TypeVar("T")
 logger = quiet_logger(__name__)

@@ -7,8 +7,8 @@ from functools import partial
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from zae_limiter.clock import Deadline
-from zae_limiter.concurrency.receipt import Receipt
 from zae_limiter.embedded.tables import Listing, Tables
+from zae_limiter.runtime.finishing import Receipt
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -41,9 +41,6 @@ from zae_limiter.admission.request import (
 )
 from zae_limiter.admission.thresholds import OnExhausted, OnThreshold, RejectingQuota
 from zae_limiter.clock import Clock
-from zae_limiter.concurrency.async_shield import ashield
-from zae_limiter.concurrency.receipt import Receipt
-from zae_limiter.concurrency.tallies import NotedTallies
 from zae_limiter.exceptions import ZAELimiterError
 from zae_limiter.items.answers import grant, refusal
 from zae_limiter.items.buckets.cache import BucketCache
@@ -56,7 +53,9 @@ from zae_limiter.items.sharding.throttling import ThrottledItems
 from zae_limiter.items.stored.keys import BucketId
 from zae_limiter.models.audit import AuditedChange
 from zae_limiter.models.bucket import BucketEntry, BucketState, ResourceCapacity
+from zae_limiter.runtime.finishing import Receipt, ashield
 from zae_limiter.store_errors import NoAnswer, ServerFault
+from zae_limiter.tallies import NotedTallies
 
 UNKNOWN = (NoAnswer, ServerFault)
 MAY_BE_COMMITTED = (Applied, *UNKNOWN)

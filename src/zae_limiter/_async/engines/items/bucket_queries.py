@@ -16,7 +16,6 @@ from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.report import bucket_states, counted_state, resource_capacity
 from zae_limiter.admission.shards.tree import is_whole
 from zae_limiter.clock import Clock
-from zae_limiter.concurrency.parallel import Parallel
 from zae_limiter.exceptions import IncompatibleSchemaError
 from zae_limiter.items.sharding.known_shards import whole_image
 from zae_limiter.items.stored import bucket as bucket_item
@@ -25,6 +24,7 @@ from zae_limiter.items.stored.attributes import Item, s, text
 from zae_limiter.items.stored.bucket import StoredBucket
 from zae_limiter.items.stored.keys import BucketId, Key
 from zae_limiter.models.bucket import BucketEntry, BucketState, ResourceCapacity
+from zae_limiter.runtime.parallel import Parallel
 
 _log = logging.getLogger(__name__)
 

@@ -7,9 +7,6 @@ from functools import partial
 from zae_limiter._async.engines.items.sharding.routing import ShardRouter
 from zae_limiter.admission.request import Charge, ChargeOutcome, ChargeRequest
 from zae_limiter.clock import Deadline
-from zae_limiter.concurrency.async_shield import agather_shielded
-from zae_limiter.concurrency.parallel import Parallel
-from zae_limiter.concurrency.receipt import Receipt
 from zae_limiter.exceptions import ZAELimiterError
 from zae_limiter.items.answers import grant, refund_of, refusal
 from zae_limiter.items.buckets.cache import BucketCache
@@ -19,6 +16,8 @@ from zae_limiter.items.buckets.pending import PendingChange
 from zae_limiter.items.counters import Counters
 from zae_limiter.items.rejection_cache import Prospect, RejectionCache
 from zae_limiter.quiet_logging import quiet_logger
+from zae_limiter.runtime.finishing import Receipt, agather_shielded
+from zae_limiter.runtime.parallel import Parallel
 
 CHARGE_SHARE = 0.75  # of the remaining time; the rest is for a refund if one bucket rejects
 

@@ -81,7 +81,7 @@ class DynamoConfigs:
         entity = None if item is None else entities.decode(item)
         bucket_id = namespace_id, entity_id, resource
         self._notify_cache(bucket_id, entity, items, fresh=fresh)  # unasync: remove
-        # sync: from zae_limiter.concurrency.shield import shield
+        # sync: from zae_limiter.runtime.finishing import shield
         # sync: shield(lambda: self._notify_cache(bucket_id, entity, items, fresh=fresh))
         own = [
             configs.decode(items.get(key))

@@ -12,10 +12,10 @@ from zae_limiter._async.engines.items.documents import DynamoDocuments
 from zae_limiter._async.engines.items.entities import DynamoEntities
 from zae_limiter._async.engines.items.namespaces import DynamoNamespaces
 from zae_limiter._async.engines.items.usage.port import DynamoUsage
-from zae_limiter.concurrency.parallel import Parallel
 from zae_limiter.items.buckets.cache import BucketCache
 from zae_limiter.models.backend import BackendCapabilities, StoreStats
 from zae_limiter.naming import RESERVED_NAMESPACE, VERSION_RECORD
+from zae_limiter.runtime.parallel import Parallel
 from zae_limiter.settings import Settings
 
 CAPABILITIES = BackendCapabilities(

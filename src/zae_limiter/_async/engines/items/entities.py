@@ -22,7 +22,6 @@ from zae_limiter.admission.configuration import (
     revise_place,
 )
 from zae_limiter.clock import Deadline
-from zae_limiter.concurrency.parallel import agather
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.items.sharding.transactions import siblings
 from zae_limiter.items.stored import entities, entity_items, keys
@@ -33,6 +32,7 @@ from zae_limiter.items.stored.keys import Key
 from zae_limiter.models.audit import AuditedChange
 from zae_limiter.models.entity import Entity
 from zae_limiter.naming import DEFAULT_RESOURCE
+from zae_limiter.runtime.parallel import agather
 from zae_limiter.schema import BucketKey
 
 OTHER_ACTIONS = 4  # a deletion also writes the entity, the registry, the version and the event

@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 from zae_limiter._async.engines.dynamodb.client import DynamoClient
 from zae_limiter.clock import Deadline
-from zae_limiter.concurrency.background import ABackground
-from zae_limiter.concurrency.parallel import Parallel
 from zae_limiter.exceptions import ZAELimiterError
 from zae_limiter.quiet_logging import quiet_logger
+from zae_limiter.runtime.background import ABackground
+from zae_limiter.runtime.parallel import Parallel
 
 AT_ONCE = 16  # parallel writes: acquires need connections and throughput, too
 MAX_WAITING = 10_000  # bounds memory in an outage; further writes are dropped

@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from zae_limiter._async.engines.dynamodb.requests import Query
-from zae_limiter.concurrency.parallel import Parallel, agather
 from zae_limiter.items.stored.attributes import Item
+from zae_limiter.runtime.parallel import Parallel, agather
 
 # Queries at the same time. A listing over all partitions takes four round trips, and leaves
 # connections and throughput to acquires. The number also bounds the pages in memory.

@@ -9,15 +9,15 @@ from zae_limiter._async.engines.items.sharding.routing import ShardRouter
 from zae_limiter._async.tally_keeper import TallyKeeper
 from zae_limiter.admission.request import AcquireEnd
 from zae_limiter.clock import Deadline
-from zae_limiter.concurrency.async_shield import ashield
-from zae_limiter.concurrency.parallel import agather
-from zae_limiter.concurrency.tallies import BucketKey, NotedTallies
 from zae_limiter.exceptions import NamespaceStateError, ZAELimiterError
 from zae_limiter.items.buckets.cache import BucketCache
 from zae_limiter.items.buckets.changes import BucketChange
 from zae_limiter.items.buckets.pending import PendingChange
 from zae_limiter.items.stored.keys import BucketId
 from zae_limiter.quiet_logging import quiet_logger
+from zae_limiter.runtime.finishing import ashield
+from zae_limiter.runtime.parallel import agather
+from zae_limiter.tallies import BucketKey, NotedTallies
 
 LAST_COUNTS_S = 1.0  # for the counts of all buckets: closing must not take long
 AT_ONCE = 16  # writes of counts side by side

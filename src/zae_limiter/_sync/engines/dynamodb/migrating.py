@@ -12,7 +12,6 @@ from zae_limiter._sync.engines.dynamodb.client import DynamoClient
 from zae_limiter._sync.engines.dynamodb.requests import get_item
 from zae_limiter._sync.engines.dynamodb.table_version import read_version_record
 from zae_limiter.clock import Deadline
-from zae_limiter.concurrency.parallel import Parallel, gather
 from zae_limiter.dynamodb import expressions, table
 from zae_limiter.dynamodb.migrations import MIGRATIONS, Migration, Rewrite, pending
 from zae_limiter.exceptions import IncompatibleSchemaError
@@ -23,6 +22,7 @@ from zae_limiter.items.stored.update import ItemUpdate
 from zae_limiter.models.backend import MigrationProgress, MigrationReport
 from zae_limiter.naming import RESERVED_NAMESPACE, VERSION_RECORD
 from zae_limiter.quiet_logging import quiet_logger
+from zae_limiter.runtime.parallel import Parallel, gather
 from zae_limiter.store_errors import ConditionFailed
 
 PAGE_ITEMS = 500  # read at a time; a resumed run repeats at most one page

@@ -16,7 +16,6 @@ from zae_limiter._sync.engines.dynamodb.table_version import (
 from zae_limiter._sync.engines.items.engine import DynamoEngine
 from zae_limiter._version import __version__
 from zae_limiter.clock import ServerClock
-from zae_limiter.concurrency.parallel import Parallel
 from zae_limiter.dynamodb.table import (
     FUNCTIONS_VERSION,
     WINDOWS_OFFERED,
@@ -31,6 +30,7 @@ from zae_limiter.exceptions import (
 )
 from zae_limiter.items.version_record import audit_days_of, check_version_record, usage_days_of
 from zae_limiter.quiet_logging import quiet_logger
+from zae_limiter.runtime.parallel import Parallel
 from zae_limiter.settings import WINDOWS, Settings, check_windows
 from zae_limiter.store_url import StoreUrl, check_region
 from zae_limiter.transport.errors import Denied

@@ -7,7 +7,6 @@ from __future__ import annotations
 from zae_limiter._sync.engines.dynamodb.client import DynamoClient
 from zae_limiter.clock import Deadline
 from zae_limiter.clock.backoff import Backoff
-from zae_limiter.concurrency.sleeping import sleep
 from zae_limiter.dynamodb import table
 from zae_limiter.exceptions import (
     InfrastructureNotFoundError,
@@ -15,6 +14,7 @@ from zae_limiter.exceptions import (
     RateLimiterUnavailable,
 )
 from zae_limiter.quiet_logging import quiet_logger
+from zae_limiter.runtime.calls import sleep
 from zae_limiter.transport.errors import Refused
 
 CALL_S = 10.0  # requests about tables take longer than those about items

@@ -82,7 +82,7 @@ class DynamoConfigs:
         item = items.get(entity_key)
         entity = None if item is None else entities.decode(item)
         bucket_id = namespace_id, entity_id, resource
-        from zae_limiter.concurrency.shield import shield
+        from zae_limiter.runtime.finishing import shield
 
         shield(lambda: self._notify_cache(bucket_id, entity, items, fresh=fresh))
         own = [

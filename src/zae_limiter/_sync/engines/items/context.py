@@ -11,13 +11,13 @@ from zae_limiter._sync.engines.dynamodb.requests import get_item
 from zae_limiter._sync.engines.items.later_writes import LaterWrites
 from zae_limiter._sync.engines.items.transactions import TransactionPlan, Transactions
 from zae_limiter.clock import Deadline
-from zae_limiter.concurrency.parallel import Parallel
 from zae_limiter.items.recent_changes import ActiveNamespaces, RecentChanges
 from zae_limiter.items.stored import audit, configs, keys
 from zae_limiter.items.stored.update import ItemWrite
 from zae_limiter.items.version_record import DEFAULT_USAGE_DAYS
 from zae_limiter.models.audit import AuditAction, AuditedChange
 from zae_limiter.naming import RESERVED_NAMESPACE
+from zae_limiter.runtime.parallel import Parallel
 
 if TYPE_CHECKING:
     from typing import Protocol

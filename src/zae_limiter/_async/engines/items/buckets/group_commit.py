@@ -7,11 +7,11 @@ from functools import partial
 from typing import Any
 
 from zae_limiter._async.engines.items.buckets.write_loop import WriteLoop
-from zae_limiter.concurrency.async_shield import ashield
-from zae_limiter.concurrency.waiter import ALineWaiter
 from zae_limiter.items.buckets.outcomes import Outcome
 from zae_limiter.items.buckets.pending import PendingChange
 from zae_limiter.items.buckets.write_queue import WriteQueues
+from zae_limiter.runtime.finishing import ashield
+from zae_limiter.runtime.waiter import ALineWaiter
 from zae_limiter.store_errors import NoAnswer, NotSent
 
 GRACE_S = 0.25  # beyond its own deadline a follower waits that long for its leader's answer

@@ -7,10 +7,10 @@ from functools import partial
 from zae_limiter._async.engines.dynamodb.client import DynamoClient
 from zae_limiter._async.engines.items.later_writes import LaterWrites
 from zae_limiter.clock import Deadline
-from zae_limiter.concurrency.bounded import BoundedDict
 from zae_limiter.dynamodb import expressions
 from zae_limiter.items.stored import keys, registries
 from zae_limiter.items.stored.attributes import Item
+from zae_limiter.runtime.bounded import BoundedDict
 
 MAX_RESOURCES = 10_000  # remembered at a time; one that was dropped is read again
 

@@ -23,7 +23,6 @@ from zae_limiter.admission.in_force import is_too_early
 from zae_limiter.admission.request import StaleLimits
 from zae_limiter.admission.tally import NO_TALLY
 from zae_limiter.admission.usage import counted_beside
-from zae_limiter.concurrency.tallies import NotedTallies
 from zae_limiter.exceptions import RateLimiterUnavailable, ZAELimiterError
 from zae_limiter.items.buckets.cache import (
     NEVER_SEEN,
@@ -53,6 +52,7 @@ from zae_limiter.items.stored.bucket import EntityLink, StoredBucket, new_write_
 from zae_limiter.items.stored.keys import ShardId
 from zae_limiter.items.stored.usage.hours import still_holds_finished
 from zae_limiter.store_errors import ConditionFailed, NoAnswer, NotSent, ServerFault, Throttled
+from zae_limiter.tallies import NotedTallies
 
 EXTRA_ATTEMPTS = 4  # beyond one per limit: each refusal corrects the branch of at least one limit
 NO_LINK = EntityLink()

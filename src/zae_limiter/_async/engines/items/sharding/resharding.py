@@ -18,7 +18,6 @@ from zae_limiter.admission.shards.combined import combine
 from zae_limiter.admission.shards.pressure import Pressure, mergeable, seem_mergeable, wants_split
 from zae_limiter.admission.shards.tree import Shard
 from zae_limiter.clock import Clock, Deadline
-from zae_limiter.concurrency.async_shield import ashield
 from zae_limiter.exceptions import ZAELimiterError
 from zae_limiter.items.buckets import writes
 from zae_limiter.items.buckets.cache import BucketCache, CachedBucket
@@ -33,6 +32,7 @@ from zae_limiter.items.stored.bucket import StoredBucket, decode, new_write_id
 from zae_limiter.items.stored.keys import BucketId
 from zae_limiter.items.stored.update import ItemPut, ItemWrite
 from zae_limiter.quiet_logging import quiet_logger
+from zae_limiter.runtime.finishing import ashield
 from zae_limiter.store_errors import ConditionFailed
 
 MAX_ATTEMPTS = 4  # at one split or merge; the next caller tries again

@@ -9,7 +9,6 @@ from zae_limiter._async.engines.dynamodb.client import DynamoClient
 from zae_limiter._async.engines.dynamodb.requests import batch_get
 from zae_limiter.admission.shards.tree import UNKNOWN, Shard, is_whole
 from zae_limiter.clock import Clock, Deadline
-from zae_limiter.concurrency.waiter import AWaiter
 from zae_limiter.exceptions import RateLimiterUnavailable
 from zae_limiter.items.buckets.cache import BucketCache
 from zae_limiter.items.sharding.shared_reads import SharedReads
@@ -17,6 +16,7 @@ from zae_limiter.items.stored import keys
 from zae_limiter.items.stored.attributes import Item
 from zae_limiter.items.stored.bucket import StoredBucket, decode
 from zae_limiter.items.stored.keys import BucketId
+from zae_limiter.runtime.waiter import AWaiter
 
 MAX_ROUNDS = 12  # each round finds at least one shard that was split or merged meanwhile
 LOST_S = 0.5  # a reader that takes longer is not waited for: its event loop may be closed

@@ -7,11 +7,11 @@ from __future__ import annotations
 from functools import partial
 
 from zae_limiter._sync.engines.items.buckets.write_loop import WriteLoop
-from zae_limiter.concurrency.shield import shield
-from zae_limiter.concurrency.waiter import Waiter
 from zae_limiter.items.buckets.outcomes import Outcome
 from zae_limiter.items.buckets.pending import PendingChange
 from zae_limiter.items.buckets.write_queue import WriteQueues
+from zae_limiter.runtime.finishing import shield
+from zae_limiter.runtime.waiter import Waiter
 from zae_limiter.store_errors import NoAnswer, NotSent
 
 GRACE_S = 0.25  # beyond its own deadline a follower waits that long for its leader's answer

@@ -17,7 +17,6 @@ from zae_limiter.admission.rebase import has_limits
 from zae_limiter.admission.shards.spreading import is_large
 from zae_limiter.admission.shards.tree import Shard, heirs
 from zae_limiter.clock import Clock, Deadline
-from zae_limiter.concurrency.shield import shield
 from zae_limiter.exceptions import ZAELimiterError
 from zae_limiter.items.buckets.cache import BucketCache
 from zae_limiter.items.buckets.changes import BucketChange
@@ -36,6 +35,7 @@ from zae_limiter.items.sharding.known_shards import (
 from zae_limiter.items.sharding.throttling import ThrottledItems
 from zae_limiter.items.stored.keys import BucketId
 from zae_limiter.quiet_logging import quiet_logger
+from zae_limiter.runtime.finishing import shield
 from zae_limiter.store_errors import NotSent
 
 MAX_ATTEMPTS = 8  # each one means that another client came first

@@ -9,7 +9,6 @@ from functools import partial
 from zae_limiter._sync.engines.items.context import TableContext
 from zae_limiter.admission.usage import HourUsage
 from zae_limiter.clock import Deadline
-from zae_limiter.concurrency.bounded import BoundedDict
 from zae_limiter.dynamodb import expressions
 from zae_limiter.exceptions import ZAELimiterError
 from zae_limiter.items.buckets.turning import BegunHour
@@ -18,6 +17,7 @@ from zae_limiter.items.stored.update import ItemUpdate
 from zae_limiter.items.stored.usage import day_row
 from zae_limiter.items.stored.usage.hours import HourState
 from zae_limiter.quiet_logging import quiet_logger
+from zae_limiter.runtime.bounded import BoundedDict
 from zae_limiter.store_errors import NoAnswer, NotSent, ServerFault
 
 MAX_STORED = 10_000  # hours that need not be stored again; bounds memory

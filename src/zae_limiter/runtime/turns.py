@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from zae_limiter.concurrency.locks import SignalSafeLock
+from zae_limiter.runtime.locks import SignalSafeLock
 
 
 class PacedFuture(asyncio.Future[None]):

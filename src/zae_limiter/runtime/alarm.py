@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from zae_limiter.concurrency.locks import renew_after_fork
+from zae_limiter.runtime.locks import renew_after_fork
 
 if TYPE_CHECKING:
     import asyncio

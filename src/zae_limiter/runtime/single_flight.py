@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
-from zae_limiter.concurrency.locks import SignalSafeLock, renew_after_fork
-from zae_limiter.concurrency.waiter import Wakeable
+from zae_limiter.runtime.locks import SignalSafeLock, renew_after_fork
+from zae_limiter.runtime.waiter import Wakeable
 
 # If a call takes longer than this, another caller makes it once more: the event loop of the first
 # caller may be closed, or its thread gone. A quarter of the default request_timeout leaves time for

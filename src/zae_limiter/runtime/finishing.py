@@ -1,19 +1,108 @@
-"""Shields: a call under a shield runs to its end even if its caller is interrupted."""
+"""A write that has begun is finished, and its outcome reaches the receipt.
+
+An engine runs a write under a shield: the write goes on to its end even if its caller is cancelled
+or interrupted. The engine notes the outcome in the receipt of the caller, who looks there.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import cache
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from zae_limiter.runtime.parallel import aoutcome_of, results_of
 
 if TYPE_CHECKING:
-    from zae_limiter.concurrency.parallel import Parallel
+    import asyncio
+    from queue import SimpleQueue
+
+    from zae_limiter.runtime.parallel import Parallel
 
 T = TypeVar("T")
+
+
+class _NotCommitted:
+    def __repr__(self) -> str:
+        return "NOT_COMMITTED"
+
+
+NOT_COMMITTED: Any = _NotCommitted()
+
+
+class Receipt(Generic[T]):
+    """Holds the outcome of a call as soon as the outcome is final.
+
+    It holds a grant if, and only if, the charge is committed. A caller that was cancelled or
+    interrupted before it got the answer looks here, and undoes a grant; a rejection needs nothing.
+    ``outcome`` is set by one assignment, which an interrupt cannot divide.
+    """
+
+    __slots__ = ("outcome",)
+
+    def __init__(self) -> None:
+        self.outcome: T = NOT_COMMITTED
+
+    @property
+    def has_outcome(self) -> bool:
+        return self.outcome is not NOT_COMMITTED
+
+    def withdraw(self) -> None:
+        """Remove the outcome, since the transaction was rolled back."""
+        self.outcome = NOT_COMMITTED
+
+
+# --- tasks
+
+
+@cache
+def _finishing_task() -> type[asyncio.Task[Any]]:
+    import asyncio  # not needed by the sync tree
+
+    class FinishingTask(asyncio.Task[T]):
+        """A task that goes on if it is cancelled, even by the end of its loop, which waits."""
+
+        def cancel(self, msg: Any | None = None) -> bool:
+            return False
+
+    return FinishingTask
+
+
+async def ashield(call: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Run the call to its end; a cancellation of the caller is raised afterwards.
+
+    The call runs in a task of its own. So it must not depend on the task that it started in.
+    """
+    import asyncio
+
+    finishing = _finishing_task()
+    if type(asyncio.current_task()) is finishing:
+        return await call()
+    task: asyncio.Task[T] = finishing(call())
+    try:
+        # A caller that is cancelled goes on to wait, since asyncio asks the task to end and is
+        # refused. It raises the cancellation in the caller at the next step.
+        return await task
+    except asyncio.CancelledError:
+        if not task.cancelled():
+            task.exception()  # otherwise asyncio logs that the exception was never retrieved
+        raise
+
+
+async def agather_shielded(
+    parallel: Parallel, *calls: Callable[[], Coroutine[Any, Any, T]]
+) -> list[T]:
+    """Run the calls side by side, as ``agather`` does, for a caller that is under a shield."""
+    tasks = [_finishing_task()(aoutcome_of(call)) for call in calls[1:]]
+    first = await aoutcome_of(calls[0])
+    return results_of([first, *[await task for task in tasks]])
+
+
+# --- threads and greenlets
+
 # The interval at which an interrupted caller checks whether the call has ended. The lock does not
 # tell, since the interrupt may have come right after the caller had acquired it.
 _POLL_S = 0.05
@@ -97,6 +186,8 @@ class _Runner:
     """The one thread that runs all calls of the main thread."""
 
     def __init__(self) -> None:
+        from queue import SimpleQueue  # not needed by the async tree
+
         self.pid = os.getpid()
         self.jobs: SimpleQueue[_Job] = SimpleQueue()
         threading.Thread(target=self._loop, daemon=True, name="zael-shield").start()

@@ -10,9 +10,9 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from zae_limiter.concurrency.locks import SignalSafeLock, renew_after_fork
-from zae_limiter.concurrency.receipt import Receipt
 from zae_limiter.exceptions import InfrastructureError, RateLimiterUnavailable
+from zae_limiter.runtime.finishing import Receipt
+from zae_limiter.runtime.locks import SignalSafeLock, renew_after_fork
 
 if TYPE_CHECKING:
     from zae_limiter.clock import Deadline

@@ -1,144 +1,84 @@
-"""Helpers for calls that block, that may take too long, or that outlive their caller."""
+"""Calls that no caller waits for, and calls that outlive their owner."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine
 from time import monotonic
-from types import TracebackType
-from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 from weakref import WeakSet
 
-T = TypeVar("T")
+from zae_limiter.runtime.locks import renew_after_fork
+from zae_limiter.runtime.parallel import Parallel
 
-
-class Closeable(Protocol):
-    async def close(self) -> None: ...
-
-
-C = TypeVar("C", bound=Closeable)
-
-
-class Opening(Coroutine[Any, Any, C], Generic[C]):
-    """A call that opens a resource. Await it, or use it in ``async with``, which also closes it.
-
-    It is a coroutine, so ``asyncio.run`` and ``create_task`` accept it.
-    """
-
-    def __init__(self, call: Coroutine[Any, Any, C]) -> None:
-        self._call = call
-        self._opened: C | None = None
-
-    def __await__(self) -> Generator[Any, Any, C]:
-        return self._call.__await__()
-
-    def send(self, value: Any) -> Any:
-        return self._call.send(value)
-
-    def throw(self, *error: Any) -> Any:
-        return self._call.throw(*error)
-
-    def close(self) -> None:
-        self._call.close()
-
-    async def __aenter__(self) -> C:
-        self._opened = await self._call
-        return self._opened
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        assert self._opened is not None, "__aenter__ runs before __aexit__"
-        await self._opened.close()
-
-
-async def ablocking(call: Callable[..., T], *args: Any, undo: Callable[[T], None]) -> T:
-    """Run a call that blocks without blocking the event loop.
-
-    If the caller is cancelled, the result of the call is passed to ``undo`` when the call ends.
-    """
+if TYPE_CHECKING:
     import asyncio
-
-    task = asyncio.get_running_loop().run_in_executor(None, lambda: call(*args))
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        task.add_done_callback(lambda done: None if done.exception() else undo(done.result()))
-        raise
+    from concurrent.futures import Future
 
 
-def blocking(call: Callable[..., T], *args: Any, undo: Callable[[T], None]) -> T:
-    """Run the call. An interrupt is raised inside of the call, which cleans up by itself."""
-    return call(*args)
+class ABackground:
+    """Runs calls in tasks of the loop that starts them. Only the sync form uses ``parallel``."""
+
+    def __init__(self, parallel: Parallel) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def running(self) -> int:
+        """The number of running calls. Calls of a closed loop never end and are left out."""
+        self._tasks -= {task for task in self._tasks if task.get_loop().is_closed()}
+        return len(self._tasks)
+
+    def start(self, call: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Start a call, which must not raise."""
+        import asyncio
+
+        task = asyncio.ensure_future(call())
+        self._tasks.add(task)  # a loop itself refers to its tasks weakly
+        task.add_done_callback(self._tasks.discard)
+
+    async def wait(self, seconds: float) -> None:
+        """Return when all calls that this loop runs have ended, or after that long."""
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        own = [task for task in self._tasks if task.get_loop() is loop]
+        if own and seconds > 0:
+            await asyncio.wait(own, timeout=seconds)
 
 
-async def awithin(seconds: float, call: Callable[[], Awaitable[T]]) -> T:
-    """Return the result of the call; raise TimeoutError if it takes longer."""
-    import asyncio
+class Background:
+    """Runs calls in threads or greenlets, or at once if ``parallel`` has neither."""
 
-    return await asyncio.wait_for(call(), seconds)
+    def __init__(self, parallel: Parallel) -> None:
+        self._parallel = parallel
+        self._futures: set[Future[None]] = set()
+        renew_after_fork(self)
 
+    def after_fork(self) -> None:
+        """Forget the calls of the parent, whose threads do not exist in the child."""
+        self._futures.clear()
 
-def within(seconds: float, call: Callable[[], T]) -> T:
-    """Return the result of the call; raise TimeoutError if it takes longer.
+    @property
+    def running(self) -> int:
+        """The number of running calls."""
+        return len(self._futures)
 
-    After a timeout the call still ends in its thread, and its result is dropped.
-    """
-    from queue import Empty, SimpleQueue
+    def start(self, call: Callable[[], None]) -> None:
+        """Start a call, which must not raise."""
+        future = self._parallel.start(call)
+        if future is not None:
+            self._futures.add(future)
+            future.add_done_callback(self._futures.discard)
 
-    results: SimpleQueue[tuple[T | None, BaseException | None]] = SimpleQueue()
+    def wait(self, seconds: float) -> None:
+        """Return when all calls have ended, or after that long."""
+        from concurrent.futures import wait
 
-    def run() -> None:
-        try:
-            results.put((call(), None))
-        except BaseException as error:  # noqa: BLE001 - raised in the caller's thread
-            results.put((None, error))
-
-    threading.Thread(target=run, daemon=True, name="zael-within").start()
-    try:
-        result, error = results.get(timeout=seconds)
-    except Empty:
-        raise TimeoutError from None
-    if error is not None:
-        raise error
-    return result  # type: ignore[return-value]
-
-
-def acaller_id() -> int:
-    """Return a number that is different for each task that runs now."""
-    import asyncio
-
-    return id(asyncio.current_task())
+        if self._futures and seconds > 0:
+            wait(list(self._futures), seconds)
 
 
-def caller_id() -> int:
-    """Return a number that is different for each thread that runs now."""
-    return threading.get_ident()
-
-
-async def apause() -> None:
-    """Let other tasks run between two pieces of long work."""
-    import asyncio
-
-    await asyncio.sleep(0)
-
-
-def pause() -> None:
-    """Do nothing, since the interpreter switches threads by itself."""
-
-
-async def aturn() -> None:
-    """Return in a step of the event loop in which no other caller of this function goes on."""
-    from zae_limiter.concurrency.paced_cancelling import anext_turn  # imports asyncio
-
-    await anext_turn()
-
-
-def turn() -> None:
-    """Do nothing: threads end one by one."""
+# --- after the owner was dropped
 
 
 async def aclose_quietly(source: Any) -> None:

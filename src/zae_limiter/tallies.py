@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from zae_limiter.admission.image import HOUR_MS
 from zae_limiter.admission.tally import NO_TALLY, Tally, total
-from zae_limiter.concurrency.bounded import BoundedDict
-from zae_limiter.concurrency.locks import SignalSafeLock, renew_after_fork
+from zae_limiter.runtime.bounded import BoundedDict
+from zae_limiter.runtime.locks import SignalSafeLock, renew_after_fork
 
 if TYPE_CHECKING:
     from zae_limiter.admission.in_force import InForce

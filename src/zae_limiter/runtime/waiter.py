@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     import asyncio
 
-    from zae_limiter.concurrency.paced_cancelling import PacedFuture
+    from zae_limiter.runtime.turns import PacedFuture
 
 
 class Wakeable(Protocol):
@@ -29,7 +29,7 @@ def _get_running_loop() -> Callable[[], asyncio.AbstractEventLoop]:
 
 @cache
 def _paced_future_type() -> type[PacedFuture]:
-    from zae_limiter.concurrency.paced_cancelling import PacedFuture  # imports asyncio
+    from zae_limiter.runtime.turns import PacedFuture  # imports asyncio
 
     return PacedFuture
 

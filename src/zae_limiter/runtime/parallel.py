@@ -8,8 +8,8 @@ import warnings
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from zae_limiter.concurrency.locks import SignalSafeLock
 from zae_limiter.exceptions import ValidationError
+from zae_limiter.runtime.locks import SignalSafeLock
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
