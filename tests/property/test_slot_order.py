@@ -10,26 +10,12 @@ from typing import NamedTuple
 
 import pytest
 
+from sim.virtual_time import loop_clock, run_in_virtual_time
 from zae_limiter import Limit, RateLimiter, RateLimitExceeded, Repository
 
-START_MS = 1_800_000_000_000
 SEEDS, MORE_SEEDS = range(2), range(2, 20)
 WATCH_S = 0.01
 PATIENT_S = 600.0
-
-
-class SimulatedLoop(asyncio.SelectorEventLoop):
-    """Jumps to the next timer as soon as no task is ready."""
-
-    now_s = 0.0
-
-    def time(self):
-        return self.now_s
-
-    def _run_once(self):
-        if not self._ready and self._scheduled:
-            self.now_s = max(self.now_s, self._scheduled[0].when())
-        super()._run_once()
 
 
 class Setting(NamedTuple):
@@ -70,17 +56,12 @@ class Family:
         self.overtaken, self.idle_s = [], 0.0
 
     def run(self):
-        with asyncio.Runner(loop_factory=SimulatedLoop) as runner:
-            runner.run(self._run())
+        run_in_virtual_time(self._run())
         return self
 
     async def _run(self):
         loop, setting = asyncio.get_running_loop(), self.setting
-
-        def clock():
-            return START_MS + round(1000 * loop.time())
-
-        async with Repository.open(url="memory://", clock=clock) as repo:
+        async with Repository.open(url="memory://", clock=loop_clock()) as repo:
             self.limiter = RateLimiter(repo)
             own = setting.own_slots or setting.callers
             await repo.set_system_defaults([Limit.concurrent("parallel", own, lease_ttl=3600)])

@@ -7,13 +7,12 @@ answers get lost, clients crash, stop and go on, and their clocks differ by up t
 ``DEFECTS`` are stores and clients that ignore one guard: the histories must find each of them.
 """
 
-import heapq
-from itertools import count
 from random import Random
 from typing import NamedTuple
 
 import pytest
 
+from sim.schedule import Process, Schedule
 from zae_limiter.admission.image import BucketImage, LimitState, Rate
 from zae_limiter.admission.slots import (
     MARGIN_MS,
@@ -104,35 +103,31 @@ class Held:
         self.hold, self.ends_ms, self.unsure, self.busy = hold, ends_ms, False, False
 
 
-class Client:
+class Client(Process):
     """One process: takes slots for a while, renews and releases them."""
 
     def __init__(self, world, number):
+        super().__init__(world)
         self.world, self.random = world, world.random
         self.skew_ms = self.random.randint(-MAX_SKEW_MS, MAX_SKEW_MS)
-        self.seen, self.leases, self.stopped_until, self.alive = None, [], 0, True
-        world.at(self.random.randint(0, 3000), self.ask)
+        self.seen, self.leases = None, []
+        world.after(self.random.randint(0, 3000), self.ask)
 
     def clock(self):
         return self.world.now_ms + self.skew_ms
 
     def active(self):
         """Return the leases with which it runs calls right now; a stopped process runs none."""
-        if not self.alive or self.world.now_ms < self.stopped_until:
+        if not self.is_alive or self.world.now_ms < self.stopped_until_ms:
             return []
         return [lease for lease in self.leases if not self.has_lost(lease)]
 
     def later(self, delay_ms, call):
-        def resume():
-            if not self.alive:
-                return
-            if self.world.now_ms < self.stopped_until:  # goes on where it has stopped
-                self.world.at(self.stopped_until - self.world.now_ms, resume)
-                return
+        def step():
             self.forget_lost()
             call()
 
-        self.world.at(delay_ms, resume)
+        self.after(delay_ms, step)
 
     def forget_lost(self):
         self.leases = [each for each in self.leases if each.busy or not self.has_lost(each)]
@@ -180,10 +175,10 @@ class Client:
             else:
                 done(False)
 
-        self.world.at(self.world.latency(), arrive)
+        self.world.after(self.world.latency(), arrive)
 
     def ask(self):
-        if not self.alive:
+        if not self.is_alive:
             return
         self.later(self.random.randint(10, 1500), self.ask)
         taken = self.random.choice((1, 1, 1, 2))
@@ -251,45 +246,38 @@ class Client:
         self.send(plan, lambda applied: None)
 
 
-class World:
+class World(Schedule):
     """Clients, the store and the time between them."""
 
     def __init__(self, seed, *, slots, lease_ttl, clients=5, loss=0.05, store=Store, client=Client):
+        super().__init__(START_MS)
         self.random, self.loss, self._client = Random(seed), loss, client
         self.rate = Rate(slots * 1000, 0, lease_ttl * 1000)
-        self.now_ms, self._events, self._order = START_MS, [], count()
         self.store, self.most = store(slots), 0
         self.clients = [client(self, number) for number in range(clients)]
 
     def latency(self):
         return self.random.choice((1, 2, 5, 30, 30, 800))
 
-    def at(self, delay_ms, call):
-        heapq.heappush(self._events, (self.now_ms + delay_ms, next(self._order), call))
-
     def disturb(self):
-        self.at(self.random.randint(1000, 6000), self.disturb)
+        self.after(self.random.randint(1000, 6000), self.disturb)
         client = self.random.choice(self.clients)
         if self.random.random() < 0.3:
-            client.alive = False
+            client.is_alive = False
             self.clients.remove(client)
             self.clients.append(self._client(self, 0))
         else:
-            client.stopped_until = self.now_ms + self.random.choice((500, 3000, 20_000))
+            client.stopped_until_ms = self.now_ms + self.random.choice((500, 3000, 20_000))
 
-    def run(self, until_ms):
-        while self._events and self._events[0][0] <= until_ms:
-            self.now_ms, _, call = heapq.heappop(self._events)
-            call()
-            held = sum(
-                lease.hold.slots
-                for client in self.clients
-                for lease in client.active()
-                if lease.hold.life == self.store.life
-            )
-            self.most = max(self.most, held)
-            assert held <= self.store.slots, f"{held} of {self.store.slots} slots are in use"
-        self.now_ms = until_ms
+    def after_each_call(self):
+        held = sum(
+            lease.hold.slots
+            for client in self.clients
+            for lease in client.active()
+            if lease.hold.life == self.store.life
+        )
+        self.most = max(self.most, held)
+        assert held <= self.store.slots, f"{held} of {self.store.slots} slots are in use"
 
 
 def run_world(seed, *, deletes=False, **parts):
@@ -299,12 +287,12 @@ def run_world(seed, *, deletes=False, **parts):
 
     def create_again():
         world.store.create_again()
-        world.at(world.random.randint(500, 8000), create_again)
+        world.after(world.random.randint(500, 8000), create_again)
 
     if deletes:
-        world.at(3000, create_again)
-    world.at(2000, world.disturb)
-    world.run(START_MS + HORIZON_MS)
+        world.after(3000, create_again)
+    world.after(2000, world.disturb)
+    world.run_until(START_MS + HORIZON_MS)
     assert world.most >= (slots + 1) // 2, "there was hardly a holder"
 
 
@@ -402,10 +390,10 @@ def run_worlds(**parts):
 @pytest.mark.parametrize("seed", range(10))
 def test_slots_of_crashed_holders_are_free_after_their_leases(seed):
     world = World(seed, slots=5, lease_ttl=12, loss=0)
-    world.run(START_MS + 15_000)
+    world.run_until(START_MS + 15_000)
     for client in world.clients:
-        client.alive = False
-    world.run(world.now_ms + 5000)  # what was sent before arrives
+        client.is_alive = False
+    world.run_until(world.now_ms + 5000)  # what was sent before arrives
     later_ms = world.now_ms - 5000 + 800 + 12_000 + MAX_SKEW_MS
     image = SlotLedger(world.store.image(world.rate), later_ms).applied()
     assert image.limits[KEY].balance_milli == 5000

@@ -9,11 +9,11 @@ import random
 
 import pytest
 
+from sim.virtual_time import START_S, virtual_time
 from tests.support.dynamodb.model.aggregator import Aggregator
 from tests.support.dynamodb.model.client import ModelClient, Network
 from tests.support.dynamodb.model.history import prepared_engine
 from tests.support.dynamodb.model.table import ModelTable
-from tests.support.dynamodb.model.time import START_S, virtual_time
 from zae_limiter import Limit, RateLimiter, Repository
 from zae_limiter.settings import Settings
 

@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
+from sim.virtual_time import START_S, virtual_time
 from tests.support.dynamodb.model import defects
 from tests.support.dynamodb.model.aggregator import Aggregator
 from tests.support.dynamodb.model.client import ModelClient, Network
@@ -27,7 +28,6 @@ from tests.support.dynamodb.model.defects import (
 from tests.support.dynamodb.model.history import prepared_engine
 from tests.support.dynamodb.model.ledger import Ledger, Wrong
 from tests.support.dynamodb.model.table import ModelTable, Refusal
-from tests.support.dynamodb.model.time import START_S, virtual_time
 from zae_limiter import Limit, RateLimiter, RateLimitExceeded, Repository
 from zae_limiter.admission.shards.tree import Shard
 from zae_limiter.clock import Deadline

@@ -181,7 +181,7 @@ def check_bound(fleet):
 def test_every_caller_of_a_live_client_gets_an_answer(setting):
     for fleet in histories(setting):
         for caller in fleet.callers:
-            assert caller.outcome is not None or caller.client.is_dead
+            assert caller.outcome is not None or not caller.client.is_alive
 
 
 def test_a_caller_that_is_answered_after_its_deadline_gives_back():

@@ -8,13 +8,12 @@ The methods under "guards" are replaced by the planted defects of ``test_waiting
 
 from __future__ import annotations
 
-import heapq
 import random
 from collections.abc import Callable
 from functools import partial
-from itertools import count
 from typing import NamedTuple
 
+from sim.schedule import Process, Schedule
 from zae_limiter.admission.charge import statuses, under_limits
 from zae_limiter.admission.image import BucketImage, is_paused
 from zae_limiter.admission.in_force import InForce
@@ -100,31 +99,19 @@ class Sent(NamedTuple):
     paused_until_ms: int | None  # as the client knows it: part of the digest
 
 
-class Client:
+class Client(Process):
     """One process: a write queue with one write in flight, and a waiting line."""
 
     def __init__(self, fleet: Fleet) -> None:
+        super().__init__(fleet)
         self.fleet = fleet
         self.queue: list[Caller] = []
         self.credits: list[Caller] = []
         self.held_back: list[Caller] = []
         self.cached: BucketImage | None = None
         self.line = WaitingLine(now_s=lambda: fleet.now_ms / 1000, step=3)
-        self.is_writing = self.is_dead = self.moves_dues = False
-        self.stopped_until_ms = self.sent_credits = 0
-
-    def at(self, moment_ms: int, call: Callable[[], None]) -> None:
-        """Run a call later, unless the process is dead by then; not while it is stopped."""
-
-        def run() -> None:
-            if self.is_dead:
-                return
-            if self.fleet.now_ms < self.stopped_until_ms:
-                self.fleet.at(self.stopped_until_ms, run)
-            else:
-                call()
-
-        self.fleet.at(max(moment_ms, self.fleet.now_ms), run)
+        self.is_writing = self.moves_dues = False
+        self.sent_credits = 0
 
     # --- writing
 
@@ -338,20 +325,18 @@ class Client:
             self.at(self.fleet.now_ms + 1000, self.look)
 
 
-class Fleet:
+class Fleet(Schedule):
     """All clients, the bucket between them, and the time."""
 
     def __init__(self, seed: int, setting: Setting, client: type[Client] = Client) -> None:
+        super().__init__(START_MS)
         self.setting, self.chance = setting, random.Random(seed)
         limit = Limit.custom("x", setting.capacity, setting.per_second, 1)
         self.in_force = InForce((limit,), ConfigSource.SYSTEM, 1)
-        self.now_ms = START_MS
         self.image: BucketImage = under_limits(None, self.in_force, START_MS)
         self.writes = self.refused = self.admitted_in_pause = 0
         self.applied_ms: list[int] = []
         self.given_back: list[tuple[int, int]] = []  # moment and amount
-        self._events: list[tuple[int, int, Callable[[], None]]] = []
-        self._numbers = count()
         self.clients = [client(self) for _ in range(setting.clients)]
         self.callers = [self._caller(number) for number in range(setting.callers)]
 
@@ -365,20 +350,15 @@ class Fleet:
                 self.at(START_MS + self.chance.randrange(10_000), lambda c=client: self._crash(c))
         for begins_ms, lasts_ms in self.setting.pauses:
             self.at(START_MS + begins_ms, partial(self._pause, begins_ms + lasts_ms))
-        while self._events:
-            self.now_ms, _, call = heapq.heappop(self._events)
-            call()
+        self.run_until()
         return self
-
-    def at(self, moment_ms: int, call: Callable[[], None]) -> None:
-        heapq.heappush(self._events, (moment_ms, next(self._numbers), call))
 
     def later(self) -> int:
         """When a message arrives that is sent now."""
         return self.now_ms + self.chance.randint(1, self.setting.latency_ms)
 
     def is_over(self) -> bool:
-        return all(each.outcome is not None or each.client.is_dead for each in self.callers)
+        return all(each.outcome is not None or not each.client.is_alive for each in self.callers)
 
     def charge(self, caller: Caller) -> BucketChange:
         amounts = {"x": caller.amount_milli}
@@ -459,4 +439,4 @@ class Fleet:
         client.stopped_until_ms = self.now_ms + STOP_MS
 
     def _crash(self, client: Client) -> None:
-        client.is_dead = True
+        client.is_alive = False

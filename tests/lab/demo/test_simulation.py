@@ -2,8 +2,8 @@ import asyncio
 
 import pytest
 
+from sim.virtual_time import loop_clock, run_in_virtual_time
 from tests.lab.demo.broken import BROKEN, open_broken
-from tests.lab.demo.idle_time import idle_clock, run_in_idle_time
 from zae_limiter import Repository
 from zae_limiter_lab.cli.demo import report_result
 from zae_limiter_lab.demo.log import BucketLimit
@@ -18,7 +18,7 @@ def test_engines_that_let_too_much_through_are_found_out(capsys):
     """In idle time: on a busy machine the callers could not use up the limits."""
 
     async def verdict(buckets):
-        result = await run_demo(await open_broken(buckets), OPTIONS, clock=idle_clock())
+        result = await run_demo(await open_broken(buckets), OPTIONS, clock=loop_clock())
         code = report_result(result, "table")
         out = capsys.readouterr().out
         return code, "invariant VIOLATED" in out, "invariant holds" in out
@@ -26,7 +26,7 @@ def test_engines_that_let_too_much_through_are_found_out(capsys):
     async def verdicts():
         return await asyncio.gather(*map(verdict, BROKEN))
 
-    found = run_in_idle_time(verdicts())
+    found = run_in_virtual_time(verdicts())
     assert dict(zip(BROKEN, found, strict=True)) == dict.fromkeys(BROKEN, (1, True, False))
 
 
@@ -36,9 +36,9 @@ def test_a_right_engine_is_not_blamed():
 
     async def demo():
         async with await Repository.open(url="memory://") as repository:
-            return await run_demo(repository, OPTIONS, seen.append, 0.4, clock=idle_clock())
+            return await run_demo(repository, OPTIONS, seen.append, 0.4, clock=loop_clock())
 
-    result = run_in_idle_time(demo())
+    result = run_in_virtual_time(demo())
     assert result.violations == []
     assert report_result(result, "json") == 0
     assert result.seconds == pytest.approx(OPTIONS.seconds, abs=0.2)

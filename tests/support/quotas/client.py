@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from sim.schedule import Process
 from tests.support.quotas.rules import Ask, End, Hold, Plan, Renewal
 from tests.support.quotas.table import Item, Key, Write
 
@@ -47,14 +48,14 @@ class Group:
         return bool(self.asks or self.over or self.ends or self.renewals)
 
 
-class Client:
+class Client(Process):
     """One process. ``skew_ms`` is how far its clock is ahead."""
 
     def __init__(self, world: World, number: int, skew_ms: int, shift_ms: int = 0) -> None:
+        super().__init__(world)
         self.world, self.number, self.skew_ms = world, number, skew_ms
         self.rules, self.random = world.rules, world.random
         self.shift_ms = shift_ms  # of its time zone data
-        self.is_alive, self.stopped_until = True, 0
         self.images: dict[Key, Item | None] = {}
         self.seen_ms: dict[str, int] = {}
         self.groups: dict[str, Group] = {bucket: Group() for bucket in world.buckets}
@@ -64,19 +65,6 @@ class Client:
 
     def clock(self) -> int:
         return self.world.now_ms + self.skew_ms
-
-    def later(self, delay_ms: int, step: Callable[[], None]) -> None:
-        """Go on after a while, unless the process has died; a stopped one goes on later."""
-
-        def resume() -> None:
-            if not self.is_alive:
-                return
-            if self.world.now_ms < self.stopped_until:
-                self.world.at(self.stopped_until - self.world.now_ms, resume)
-                return
-            step()
-
-        self.world.at(delay_ms, resume)
 
     # --- calls
 
@@ -88,7 +76,7 @@ class Client:
         if not buckets:
             self.calls[call.number] = call
             self.world.admitted += 1
-            self.later(call.lasts_ms, lambda: self.settle(call))
+            self.after(call.lasts_ms, lambda: self.settle(call))
             return
         bucket, *others = buckets
         ask = Ask(call.number, call.amounts[bucket], call.shadow, call.of_child)
@@ -129,7 +117,7 @@ class Client:
 
     def renew(self) -> None:
         """Renew the holds of all calls of the process together."""
-        self.later(self.renewal_ms(), self.renew)
+        self.after(self.renewal_ms(), self.renew)
         for call in self.calls.values():
             if call.is_over:
                 continue
@@ -180,13 +168,13 @@ class Client:
     def read(self, bucket: str, done: Callable[[], None]) -> None:
         def arrive() -> None:
             seen, at = self.world.table.shards(bucket), self.world.now_ms
-            self.later(self.world.latency(), lambda: answer(seen, at))
+            self.after(self.world.latency(), lambda: answer(seen, at))
 
         def answer(seen: list[Item | None], at_ms: int) -> None:
             self.see(bucket, seen, at_ms)
             done()
 
-        self.world.at(self.world.latency(), arrive)
+        self.world.after(self.world.latency(), arrive)
 
     def see(self, bucket: str, seen: list[Item | None], at_ms: int) -> None:
         """Keep the items of an answer, unless a later state was seen already."""
@@ -304,16 +292,16 @@ class Client:
             applied = self.world.apply(writes)
             seen, at = self.world.table.shards(bucket), self.world.now_ms
             if fate == "delivered":
-                self.later(self.world.latency(), lambda: answer(applied, seen, at))
+                self.after(self.world.latency(), lambda: answer(applied, seen, at))
 
         def answer(applied: bool, seen: list[Item | None], at_ms: int) -> None:
             self.see(bucket, seen, at_ms)
             done(applied)
 
         if fate != "request lost":
-            self.world.at(self.world.latency() + self.world.lateness_ms(fate), arrive)
+            self.world.after(self.world.latency() + self.world.lateness_ms(fate), arrive)
         if fate != "delivered":
-            self.later(TIMEOUT_MS, lambda: done(None))
+            self.after(TIMEOUT_MS, lambda: done(None))
 
     def learn(
         self,
@@ -363,13 +351,13 @@ class Client:
         if self.world.table.item(Key(bucket, 0)) is not None:
             waiting = self.groups[bucket]
             waiting.ends[:0] = group.ends
-        self.later(50, lambda: self.flush(bucket))
+        self.after(50, lambda: self.flush(bucket))
 
     def adapt(self, bucket: str, item: Item, done: Callable[[], None]) -> None:
         """Learn of newer limits, or bring the bucket to them."""
         if item["cv"] > self.config.version or item["n"] == 2:
             self.config = self.world.config_for(self, item["cv"])
-            self.later(0, done)
+            self.after(0, done)
             return
         old = self.world.config_for(self, item["cv"])
         write = self.rules.rebase(Key(bucket, 0), item, old, self.config, self.clock())
@@ -407,4 +395,4 @@ class Client:
             if writes:
                 self.write(writes, lambda applied: None)
 
-        self.world.at(self.world.latency(), arrive)
+        self.world.after(self.world.latency(), arrive)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import count
 from random import Random
 
+from sim.schedule import Schedule
 from tests.support.quotas.admin import Rules
 from tests.support.quotas.client import Call, Client
 from tests.support.quotas.ledger import Ledger, Wrong, limits_of
@@ -75,7 +74,7 @@ class OtherData:
         return self.calendar.edge_ms(k) + self.shift_ms
 
 
-class World:
+class World(Schedule):
     """Clients, the table and the time between them."""
 
     def __init__(
@@ -87,8 +86,8 @@ class World:
         client: type[Client] = Client,
         table: type[Table] = Table,
     ) -> None:
+        super().__init__(START_MS)
         self.random, self.profile, self.rules = Random(f"{seed} {profile}"), profile, rules()
-        self.now_ms, self._events, self._order = START_MS, [], count()
         self.table = table()
         far_ms = max(profile.skew_ms, abs(profile.far_skew_ms))
         strict = profile.is_strict
@@ -104,9 +103,6 @@ class World:
         self.clients = [self.new_client(number) for number in range(profile.clients)]
 
     # --- time and messages
-
-    def at(self, delay_ms: int, step: Callable[[], None]) -> None:
-        heapq.heappush(self._events, (self.now_ms + delay_ms, next(self._order), step))
 
     def latency(self) -> int:
         return self.random.choice((1, 2, 5, 7, 30, 30, 200))
@@ -133,25 +129,21 @@ class World:
         for client in self.clients:
             self.start(client)
         if profile.stops or profile.crashes:
-            self.at(2000, self.disturb)
+            self.after(2000, self.disturb)
         if profile.tops_up or profile.resets or profile.amounts or profile.calendars:
-            self.at(1500, self.administer)
+            self.after(1500, self.administer)
         if profile.shards:
-            self.at(1000, self.reshape)
+            self.after(1000, self.reshape)
         self.run_until(START_MS + profile.horizon_ms)
         for client in self.clients:
-            client.stopped_until = 0
+            client.stopped_until_ms = 0
         self.run_until(self.now_ms + 100_000)  # calls end, and late originals arrive
         self.check_rest()
         return self
 
-    def run_until(self, end_ms: int) -> None:
-        while self._events and self._events[0][0] <= end_ms:
-            self.now_ms, _, step = heapq.heappop(self._events)
-            step()
-            if self.profile.forgets:
-                self.expire()
-        self.now_ms = end_ms
+    def after_each_call(self) -> None:
+        if self.profile.forgets:
+            self.expire()
 
     def is_over(self) -> bool:
         return self.now_ms >= START_MS + self.profile.horizon_ms
@@ -166,15 +158,15 @@ class World:
         return self._client_class(self, number, skew_ms, shift_ms)
 
     def start(self, client: Client) -> None:
-        client.later(self.random.randint(0, self.profile.pause_ms), lambda: self.call(client))
-        client.later(client.renewal_ms(), client.renew)
+        client.after(self.random.randint(0, self.profile.pause_ms), lambda: self.call(client))
+        client.after(client.renewal_ms(), client.renew)
 
     def call(self, client: Client) -> None:
         """Let a client begin a call, and another one later."""
         if self.is_over():
             return
         pause_ms = self.random.choice((0, 10, self.profile.pause_ms, 2 * self.profile.pause_ms))
-        client.later(pause_ms, lambda: self.call(client))
+        client.after(pause_ms, lambda: self.call(client))
         call = self.new_call(client.config)
         self.calls[call.number] = call
         client.begin(call)
@@ -204,7 +196,7 @@ class World:
         """Stop a client for a while, or kill it and start another."""
         if self.is_over():
             return
-        self.at(self.random.randint(2000, 15_000), self.disturb)
+        self.after(self.random.randint(2000, 15_000), self.disturb)
         client = self.random.choice(self.clients)
         if self.profile.crashes and (not self.profile.stops or self.random.random() < 0.4):
             client.is_alive = False
@@ -212,7 +204,7 @@ class World:
             self.clients.append(self.new_client(client.number))
             self.start(self.clients[-1])
         else:
-            client.stopped_until = self.now_ms + self.random.choice((500, 5000, 30_000, 90_000))
+            client.stopped_until_ms = self.now_ms + self.random.choice((500, 5000, 30_000, 90_000))
 
     # --- limits
 
@@ -281,7 +273,7 @@ class World:
     def administer(self) -> None:
         if self.is_over():
             return
-        self.at(self.random.randint(2000, 12_000), self.administer)
+        self.after(self.random.randint(2000, 12_000), self.administer)
         profile = self.profile
         kinds = ["top up"] * profile.tops_up + ["reset"] * profile.resets
         kinds += ["limits"] * (profile.amounts or profile.calendars)
@@ -322,7 +314,7 @@ class World:
         """Split a bucket, or merge its shards."""
         if self.is_over():
             return
-        self.at(self.random.randint(1000, 10_000), self.reshape)
+        self.after(self.random.randint(1000, 10_000), self.reshape)
         bucket, client = self.random.choice(self.buckets), self.random.choice(self.clients)
 
         def plan(item: dict | None) -> list[Write] | None:

@@ -9,6 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from fractions import Fraction
 
+from sim import reference
 from tests.support.dynamodb.stored import limits_of, parameters, value_at
 from tests.support.dynamodb.world import rate_of
 
@@ -33,43 +34,23 @@ def began(item, key):
 
 
 @dataclass
-class Pot:
+class Pot(reference.Pot):
     """One limit, in millitokens and milliseconds. ``turned`` counts changes since it was exact."""
 
-    capacity: int
-    refill: int
-    period: int
-    value: Fraction
-    at_ms: int
     turned: int = 0
-
-    @property
-    def rate(self):
-        return self.capacity, self.refill, self.period
 
     @property
     def tolerance(self):
         """Rounding down at each end, and once for each change of the limits."""
         return 1 + self.turned
 
-    def at(self, now_ms):
-        return self.value + Fraction(self.refill, self.period) * (now_ms - self.at_ms)
-
-    def level(self, now_ms):
-        return min(Fraction(self.capacity), self.at(now_ms))
-
-    def set(self, value, now_ms):
-        self.value, self.at_ms = Fraction(value), now_ms
-
-    def turn(self, capacity, refill, period, now_ms):
-        """The level stays; what does not fit any more is gone."""
-        self.set(min(self.at(now_ms), self.capacity, capacity), now_ms)
-        self.capacity, self.refill, self.period = capacity, refill, period
+    def turn(self, terms, now_ms):
+        super().turn(terms, now_ms)
         self.turned += 1
 
     def follow(self, taken_net, stored, now_ms, most_returned):
         """Whether a write may have left ``stored``, and how it is then."""
-        value, slack = self.at(now_ms), self.tolerance
+        value, slack = self.grown(now_ms), self.tolerance
         after = (self.level(now_ms) if taken_net > 0 else value) - taken_net
         if abs(stored - after) <= slack:
             self.set(after, now_ms)
@@ -111,7 +92,7 @@ class Replay:
             stored = value_at(item, key, now_ms)
             pot.follow(net, stored, now_ms, most_returned[plain(key)])
             if admitted > 0 and net > 0:
-                assert pot.at(now_ms) >= -pot.tolerance, ("too much was admitted", key, pot)
+                assert pot.grown(now_ms) >= -pot.tolerance, ("too much was admitted", key, pot)
                 assert stored >= 0, ("too much was admitted", key, pot)
         assert not inherited
         self._note(item)
@@ -123,12 +104,12 @@ class Replay:
             if added is None:
                 pot.set(pot.capacity, now_ms)
             elif key in added:
-                pot.set(min(pot.at(now_ms) + added[key], pot.capacity), now_ms)
-            assert abs(value_at(item, key, now_ms) - pot.at(now_ms)) <= pot.tolerance
+                pot.set(min(pot.grown(now_ms) + added[key], pot.capacity), now_ms)
+            assert abs(value_at(item, key, now_ms) - pot.grown(now_ms)) <= pot.tolerance
         self._note(item)
 
     def is_full(self, now_ms):
-        return all(pot.at(now_ms) >= pot.capacity - pot.tolerance for pot in self.pots.values())
+        return all(pot.grown(now_ms) >= pot.capacity - pot.tolerance for pot in self.pots.values())
 
     def totals(self):
         """Net consumption by name."""
@@ -140,16 +121,16 @@ class Replay:
     def level(self, limit, now_ms):
         """Of a limit wherever it lives; one that is not there is full."""
         for key, pot in self.pots.items():
-            if plain(key) == limit.name and pot.rate == rate_of(limit):
+            if plain(key) == limit.name and pot.terms == rate_of(limit):
                 return pot.level(now_ms)
         return Fraction(limit.capacity_milli)
 
     def _pot(self, key, rate, now_ms):
         pot = self.pots.get(key)
         if pot is None:
-            pot = self.pots[key] = Pot(*rate, Fraction(rate[0]), now_ms)
-        elif pot.rate != rate:
-            pot.turn(*rate, now_ms)
+            pot = self.pots[key] = Pot(*rate, now_ms, Fraction(rate[0]))
+        elif pot.terms != rate:
+            pot.turn(rate, now_ms)
         return pot
 
     def _drop_missing(self, item, now_ms):
@@ -158,7 +139,7 @@ class Replay:
         for key in self.pots.keys() - set(limits_of(item)):
             pot = self.pots.pop(key)
             assert "~" in key
-            assert pot.at(now_ms) >= pot.capacity - pot.tolerance, ("was not full", key, pot)
+            assert pot.grown(now_ms) >= pot.capacity - pot.tolerance, ("was not full", key, pot)
             heirs = [each for each in limits_of(item) if plain(each) == plain(key)]
             heir = plain(key) if plain(key) in heirs else self._heir(heirs, item, key)
             inherited[heir] += self.consumed.pop(key) - self.began.get(key, 0)

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
+from sim.virtual_time import virtual_time
 from tests.support.dynamodb.model.client import ModelClient, Network, raise_refusal
 from tests.support.dynamodb.model.history import prepared_engine
 from tests.support.dynamodb.model.table import ModelTable, Refusal
-from tests.support.dynamodb.model.time import virtual_time
 from tests.support.dynamodb.streams import stream_records
 from tests.support.dynamodb.tables import store_url
 from tests.support.dynamodb.usage_ledger import (

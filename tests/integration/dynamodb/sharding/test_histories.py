@@ -10,33 +10,13 @@ from fractions import Fraction
 
 import pytest
 
+from sim.reference import Pot
 from tests.support.dynamodb.stored import level
-from tests.support.dynamodb.world import API, USER, Failure
+from tests.support.dynamodb.world import API, USER, Failure, rate_of
 from zae_limiter import Limit, RateLimitExceeded
 
 STEPS = 120
 MOST = 16
-
-
-class One:
-    """What a single item would hold, in exact millitokens."""
-
-    def __init__(self, limit, now_ms):
-        self.limit, self.now_ms = limit, now_ms
-        self.held = Fraction(limit.capacity_milli)
-
-    def at(self, now_ms):
-        rate = Fraction(self.limit.refill_amount_milli, self.limit.refill_period_ms)
-        self.held = min(self.held + rate * (now_ms - self.now_ms), self.limit.capacity_milli)
-        self.now_ms = now_ms
-        return self
-
-    def take(self, milli):
-        self.held = min(self.held - milli, self.limit.capacity_milli)
-
-    def turn(self, limit):
-        self.held = min(self.held, self.limit.capacity_milli, limit.capacity_milli)
-        self.limit = limit
 
 
 class History:
@@ -57,7 +37,10 @@ class History:
         self.limits = self.variants[0]
         await world.limits(*self.limits)
         await world.use(rpm=0)
-        self.ones = {limit.name: One(limit, world.clock()) for limit in self.limits}
+        self.ones = {
+            limit.name: Pot(*rate_of(limit), world.clock(), Fraction(limit.capacity_milli))
+            for limit in self.limits
+        }  # what a single item would hold
         self.clients = [await world.client(config_cache_ttl=0) for _ in range(2)]
         kinds = ("charge", "settle", "give_back", "wait", "shape", "mend", "configure")
         for _ in range(STEPS):
@@ -130,7 +113,7 @@ class History:
             await self._client().repo.reset_bucket(USER, API)
             for name, limit in self._by_name().items():
                 assert self._levels()[name] == limit.capacity_milli
-                self.ones[name].held = Fraction(limit.capacity_milli)
+                self.ones[name].set(limit.capacity_milli, self.world.clock())
         else:
             await self._client().repo.top_up(USER, API, {"rpm": 20})
             self._took(before, {"rpm": -20})
@@ -138,15 +121,15 @@ class History:
     async def _configure(self):
         """Of a full bucket: what shards no longer hold is another matter."""
         await self._client().repo.reset_bucket(USER, API)
-        before, self.limits = self._by_name(), self.chance.choice(self.variants)
+        self.limits = self.chance.choice(self.variants)
         await self.world.limits(*self.limits)
         await self._client().take(rpm=0)
         while len({item["lh"]["S"] for item in self.world.items().values()}) > 1:
             await self._client().take(rpm=0)  # reaches all shards that it has seen
         for name, limit in self._by_name().items():
-            one = self.ones[name].at(self.world.clock())
-            one.held = Fraction(before[name].capacity_milli)
-            one.turn(limit)
+            one, now_ms = self.ones[name], self.world.clock()
+            one.set(one.capacity, now_ms)
+            one.turn(rate_of(limit), now_ms)
 
     # --- what must hold
 
@@ -154,7 +137,7 @@ class History:
         self.world.shards()
         now_ms, levels = self.world.clock(), self._levels()
         for name, one in self.ones.items():
-            assert levels[name] <= one.at(now_ms).held + 1 + 2 * self.shapes, name
+            assert levels[name] <= one.level(now_ms) + 1 + 2 * self.shapes, name
 
     def _took(self, before, amounts):
         """Exactly that, unless it is a credit that runs over."""
@@ -163,7 +146,7 @@ class History:
             milli = 1000 * amounts.get(name, 0)
             expected = min(before[name] - milli, limit.capacity_milli)
             assert after[name] == expected, (name, amounts, before, after)
-            self.ones[name].at(self.world.clock()).take(milli)
+            self.ones[name].take(milli, self.world.clock())
 
     def _check_wait(self, wanted, refusal):
         wait_ms = round(refusal.retry_after_seconds * 1000)

@@ -4,9 +4,9 @@ It runs histories with faults thousands of times faster than a server, and each 
 its seed. ``tests/integration/dynamodb/test_table_model.py`` compares it with the local server.
 """
 
+from sim.virtual_time import VirtualTime, virtual_time
 from tests.support.dynamodb.model.client import ModelClient, Network
 from tests.support.dynamodb.model.table import Change, ModelTable, Refusal
-from tests.support.dynamodb.model.time import VirtualTime, virtual_time
 
 __all__ = [
     "Change",

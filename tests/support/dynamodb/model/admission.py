@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from fractions import Fraction
 
+from sim.reference import Pot
 from tests.support.dynamodb.model.expressions import Item
 from tests.support.dynamodb.model.ledger import Bucket, Wrong, bucket_of, stamp_s
 from tests.support.dynamodb.model.table import Change
@@ -11,23 +13,15 @@ from tests.support.dynamodb.model.table import Change
 ROUNDING_MILLI = 4  # of each write, split or merge
 
 
-class _Limit:
-    def __init__(self, parameters: tuple[int, ...], at_s: float) -> None:
-        self.capacity, self.refill, self.period_s = parameters
-        self.level = Fraction(self.capacity)
-        self.at_s = at_s
-        self.writes = 0
+@dataclass
+class _Limit(Pot):
+    """In millitokens and seconds."""
 
-    def until(self, at_s: float) -> None:
-        gained = Fraction(self.refill) * Fraction(max(0.0, at_s - self.at_s)) / self.period_s
-        self.level = min(Fraction(self.capacity), self.level + gained)
-        self.at_s = max(self.at_s, at_s)
+    writes: int = 0
 
-    def change(self, parameters: tuple[int, ...]) -> None:
-        if parameters != (self.capacity, self.refill, self.period_s):
-            self.level = min(self.level, Fraction(parameters[0]))
-            self.capacity, self.refill, self.period_s = parameters
-            self.level = min(self.level, Fraction(self.capacity))
+    def bring_to(self, at_s: float, terms: tuple[int, int, int]) -> None:
+        """Let time pass, and another limit apply. A write may be older than the last one."""
+        self.turn(terms, max(self.since, at_s))
 
 
 class AdmissionCheck:
@@ -67,26 +61,25 @@ class AdmissionCheck:
                 continue
             key = name[2:]
             capacity, refill, period = new[f"p_{key}"]["S"].split(":")[:3]
-            parameters = (int(capacity) * 1000, int(refill or capacity) * 1000, int(period))
+            terms = (int(capacity) * 1000, int(refill or capacity) * 1000, int(period))
             limit = self._limits.get((bucket, key))
             if limit is None:
-                limit = self._limits[bucket, key] = _Limit(parameters, at_s)
-            limit.until(at_s)
-            limit.change(parameters)
+                limit = self._limits[bucket, key] = _Limit(*terms, at_s, Fraction(terms[0]))
+            limit.bring_to(at_s, terms)
             taken = int(new[name]["N"]) - (int(old[name]["N"]) if old and name in old else 0)
             if dropped:  # counts under another name what was taken before
                 taken = 0
             limit.writes += 1
-            limit.level = min(Fraction(limit.capacity), limit.level - taken)
+            limit.take(taken, limit.since)
             delay_s = self._delay_s.get(bucket, 0.0)
-            slack = Fraction(limit.refill) * Fraction(delay_s) / limit.period_s
-            if taken > 0 and limit.level < -slack - ROUNDING_MILLI * limit.writes:
-                raise Wrong(f"{bucket} {key}: {float(limit.level)} is left after {taken}")
+            slack = Fraction(limit.refill) * Fraction(delay_s) / limit.period
+            if taken > 0 and limit.value < -slack - ROUNDING_MILLI * limit.writes:
+                raise Wrong(f"{bucket} {key}: {float(limit.value)} is left after {taken}")
 
     def _forget(self, bucket: Bucket, change: Change) -> None:
         for place in [place for place in self._limits if place[0] == bucket]:
             limit = self._limits.pop(place)
             if change.by_ttl:
-                limit.until(change.at_s)
-                if limit.level < limit.capacity - ROUNDING_MILLI * limit.writes:
-                    raise Wrong(f"{place} expires with {float(limit.level)} of {limit.capacity}")
+                level = limit.level(max(limit.since, change.at_s))
+                if level < limit.capacity - ROUNDING_MILLI * limit.writes:
+                    raise Wrong(f"{place} expires with {float(level)} of {limit.capacity}")

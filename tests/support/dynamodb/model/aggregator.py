@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from sim.virtual_time import VirtualTime
 from tests.support.dynamodb.model.table import Change, ModelTable, Refusal
-from tests.support.dynamodb.model.time import VirtualTime
 from zae_limiter.store_errors import NoAnswer
 from zae_limiter_aggregator.processor import Processor
 from zae_limiter_aggregator.report import Log

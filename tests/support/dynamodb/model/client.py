@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
+from sim.virtual_time import VirtualTime
 from tests.support.dynamodb.model.table import ModelTable, Refusal
-from tests.support.dynamodb.model.time import VirtualTime
 from zae_limiter._async.engines.dynamodb.client import READS
 from zae_limiter.exceptions import InfrastructureError, RateLimiterUnavailable
 from zae_limiter.items.counters import Counters

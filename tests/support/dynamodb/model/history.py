@@ -11,13 +11,13 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from sim.virtual_time import START_S, VirtualTime, virtual_time
 from tests.support.dynamodb.model.admission import AdmissionCheck
 from tests.support.dynamodb.model.aggregator import MODES, Aggregator
 from tests.support.dynamodb.model.client import FAULTS, ModelClient, Network
 from tests.support.dynamodb.model.ledger import NOTHING, Bucket, Ledger, Used, Wrong
 from tests.support.dynamodb.model.pauses import PauseCheck
 from tests.support.dynamodb.model.table import ModelTable
-from tests.support.dynamodb.model.time import START_S, VirtualTime, virtual_time
 from zae_limiter import Limit, RateLimiter, RateLimitExceeded, Repository
 from zae_limiter._async.engines.dynamodb.open import _prepare
 from zae_limiter._async.engines.items.engine import DynamoEngine

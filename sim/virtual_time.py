@@ -1,4 +1,7 @@
-"""Virtual time: an event loop that never waits, and the standard library's clock and chance."""
+"""Virtual time: an event loop that never waits, and the standard library's clock and chance.
+
+For code without threads and other processes: they would get no time.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import logging
 import os
 import random
 import time
-from collections.abc import Awaitable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -72,14 +75,16 @@ def virtual_time(seed: int, start_s: float = START_S) -> Iterator[VirtualTime]:
     """Everything in the block happens in virtual time, and again the same way from its seed."""
     from zae_limiter._async import acquire, lease, waiting_charge
 
-    importing = (acquire, lease, waiting_charge)  # have a name of their own for the clock
+    # They have a name of their own for the clock.
+    importing: tuple[Any, ...] = (acquire, lease, waiting_charge)
+    library: Any = random  # its name for `os.urandom` is that of `secrets`
     loop = VirtualTime(start_s)
     chance, state = random.Random(f"{seed} urandom"), random.getstate()
-    real = time.monotonic, os.urandom, random._urandom  # noqa: SLF001
+    real = time.monotonic, os.urandom, library._urandom  # noqa: SLF001
     time.monotonic = loop.time
     for module in importing:
         module.monotonic = loop.time
-    os.urandom = random._urandom = chance.randbytes  # noqa: SLF001 - that of `secrets`
+    os.urandom = library._urandom = chance.randbytes  # noqa: SLF001
     random.seed(seed)
     asyncio.set_event_loop(loop)
     disabled = logging.root.manager.disable
@@ -88,7 +93,7 @@ def virtual_time(seed: int, start_s: float = START_S) -> Iterator[VirtualTime]:
         yield loop
     finally:
         logging.disable(disabled)
-        time.monotonic, os.urandom, random._urandom = real  # noqa: SLF001
+        time.monotonic, os.urandom, library._urandom = real  # noqa: SLF001
         for module in importing:
             module.monotonic = time.monotonic
         random.setstate(state)
@@ -96,5 +101,13 @@ def virtual_time(seed: int, start_s: float = START_S) -> Iterator[VirtualTime]:
         loop.close()
 
 
-def run(loop: VirtualTime, work: Awaitable[T]) -> T:
-    return loop.run_until_complete(work)
+def run_in_virtual_time(main: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end. Only the loop's time is virtual."""
+    with asyncio.Runner(loop_factory=VirtualTime) as runner:
+        return runner.run(main)
+
+
+def loop_clock() -> Callable[[], int]:
+    """Return a clock of milliseconds that is the one of the running loop."""
+    loop = asyncio.get_running_loop()
+    return lambda: round(loop.time() * 1000)
