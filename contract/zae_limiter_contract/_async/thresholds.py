@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from zae_limiter._async.acquire import AcquireCall
+from zae_limiter._async.ask import AcquireCall
 from zae_limiter._async.limiter import RateLimiter
 from zae_limiter._async.repository import Repository
 from zae_limiter.admission.request import ChargeRequest, Grant
@@ -626,8 +626,7 @@ class ThresholdCallerContract(Contract):
 async def _charge_and_die(repository: Repository, amounts: dict[str, Any]) -> None:
     """Charge a bucket as a client does that dies before it looks at thresholds."""
     charging = repository.charging
-    call = AcquireCall(USER, API, None, repository, _unused)
-    scope = await call.scope()
+    scope = await AcquireCall(USER, API, amounts, None, repository, _unused).resolve()
     now_ms = charging.clock()
     request = ChargeRequest(scope.charges(amounts, now_ms), charging.clock, now_ms)
     outcome = await charging.buckets.charge(charging.namespace_id, request, Receipt())

@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from zae_limiter._sync.acquire import AcquireCall
+from zae_limiter._sync.ask import AcquireCall
 from zae_limiter._sync.limiter import SyncRateLimiter
 from zae_limiter._sync.repository import SyncRepository
 from zae_limiter.admission.request import ChargeRequest, Grant
@@ -618,8 +618,7 @@ class ThresholdCallerContract(Contract):
 def _charge_and_die(repository: SyncRepository, amounts: dict[str, Any]) -> None:
     """Charge a bucket as a client does that dies before it looks at thresholds."""
     charging = repository.charging
-    call = AcquireCall(USER, API, None, repository, _unused)
-    scope = call.scope()
+    scope = AcquireCall(USER, API, amounts, None, repository, _unused).resolve()
     now_ms = charging.clock()
     request = ChargeRequest(scope.charges(amounts, now_ms), charging.clock, now_ms)
     outcome = charging.buckets.charge(charging.namespace_id, request, Receipt())

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from zae_limiter._async.acquire import Acquire, AcquireCall
+from zae_limiter._async.acquire import Acquire
+from zae_limiter._async.ask import AcquireCall
 from zae_limiter._async.management import Management
 from zae_limiter._async.repository import Repository
-from zae_limiter._async.repository.config_reads import Fresh
-from zae_limiter.admission.resolution import UnknownLimit
 from zae_limiter.clock import Clock
 from zae_limiter.exceptions import InfrastructureError, ValidationError
 from zae_limiter.models.config import Mode, OnError, OnUnavailable, OutagePolicy
@@ -158,13 +156,13 @@ class RateLimiter(Management, Unpicklable):
         except TypeError:  # one of the two is not hashable; these checks name it
             check_entity_id(entity_id), check_resource(resource)
         observer = self._observer if mode is None else self._observer_in(mode)
-        call_type: Callable[..., AcquireCall] = AcquireCall
-        if timeout is not None:
-            call_type = _call_type(timeout, observer)
+        if timeout is not None and not _waits(timeout, observer):
+            timeout = None
         policy = self._policy if on_unavailable is None else OnUnavailable.parse(on_unavailable)
-        call = call_type(
+        call = AcquireCall(
             entity_id,
             resource,
+            amounts,
             None if limits is None else check_limits(limits),
             self._repository,
             self._opened,
@@ -174,13 +172,12 @@ class RateLimiter(Management, Unpicklable):
             cascade,
             policy,
             observer,
+            timeout,
         )
+        if also is not None:
+            call.add_further(also)
         caller = sys._getframe(1)  # noqa: SLF001 - for the warning about a forgotten `with`
-        if also is None:
-            return Acquire(call, amounts, caller)
-        from zae_limiter._async.several import acquire_several  # most calls have one resource
-
-        return acquire_several(call, amounts, also, caller)
+        return Acquire(call, caller)
 
     def _observer_in(self, mode: Mode) -> Observer | None:
         from zae_limiter.hooks import observer_of
@@ -249,7 +246,7 @@ class RateLimiter(Management, Unpicklable):
         )
         return Availability(
             not any(status.exceeded for status in statuses_now),
-            tuple(statuses_now),
+            statuses_now,
             max(status.retry_after_seconds for status in statuses_now),
         )
 
@@ -298,36 +295,20 @@ class RateLimiter(Management, Unpicklable):
         limits: Iterable[Limit] | None,
         prefer_stored: bool,
         also: FurtherResources | None = None,
-    ) -> list[LimitStatus]:
+    ) -> tuple[LimitStatus, ...]:
         call = AcquireCall(
-            entity_id=check_entity_id(entity_id),
-            resource=check_resource(resource),
-            limits=None if limits is None else check_limits(limits),
-            repository=self._repository,
-            open_repository=self._opened,
-            prefer_stored=prefer_stored,
+            check_entity_id(entity_id),
+            check_resource(resource),
+            needed,
+            None if limits is None else check_limits(limits),
+            self._repository,
+            self._opened,
+            prefer_stored,
+            field="needed",
         )
         if also is not None:
-            from zae_limiter._async.several import statuses_of_several
-
-            return await statuses_of_several(call, needed, also)
-        try:
-            return await self._statuses_of(call, needed)
-        except UnknownLimit as error:
-            raise await call.charging.explained(error) from None
-
-    async def _statuses_of(self, call: AcquireCall, needed: Mapping[str, Any]) -> list[LimitStatus]:
-        from zae_limiter.admission.charge import statuses_of_all
-
-        scope = await call.scope()
-        charging = call.charging
-        images = await charging.images(scope)
-        if scope.is_stale(images):
-            version = max(image.config_version for image in images if image is not None)
-            scope = await call.scope(Fresh(version, charging.clock()))
-            images = await charging.images(scope)
-        now_ms = charging.clock()
-        return statuses_of_all(scope.charges(needed, now_ms, "needed"), images, now_ms)
+            call.add_further(also)
+        return await call.look()
 
     async def _ping(self) -> None:
         await (self._repository or await self._opened()).ping()
@@ -347,13 +328,9 @@ def _is_keep(on_error: object) -> bool:
     return True
 
 
-def _call_type(timeout: float, observer: Observer | None) -> Callable[..., AcquireCall]:
-    """Return the class of a call with a timeout. With 0, or in shadow mode, it does not wait."""
-    if not check_timeout(timeout) or (observer is not None and observer.is_shadow):
-        return AcquireCall
-    from zae_limiter._async.waiting import WaitingCall  # most programs do not wait
-
-    return functools.partial(WaitingCall, timeout=timeout)
+def _waits(timeout: float, observer: Observer | None) -> bool:
+    """Tell whether a call with a timeout waits. With 0, or in shadow mode, it does not."""
+    return check_timeout(timeout) and not (observer is not None and observer.is_shadow)
 
 
 def _given(**keywords: Any) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from zae_limiter.runtime.parallel import agather
 from zae_limiter.runtime.waiter import AWaiter
 
 if TYPE_CHECKING:
-    from zae_limiter._async.acquire import AcquireCall
+    from zae_limiter._async.ask import AcquireCall
     from zae_limiter._async.holds import HeldQuotas
     from zae_limiter.admission.quotas import QuotaHold
     from zae_limiter.clock.backoff import Backoff

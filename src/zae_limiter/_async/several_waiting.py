@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING
 
 from zae_limiter._async.slot_waiting import LEAST_LOOK_S, MOST_LOOK_S, seconds_to_wait
 from zae_limiter._async.waiting_charge import sleep_for
-from zae_limiter.admission.request import Grant, Rejection
+from zae_limiter.admission.request import ChargeOutcome, Grant, Rejection
 from zae_limiter.admission.reservation import LATE_MS
+from zae_limiter.runtime.finishing import Receipt
 from zae_limiter.runtime.waiter import ALineWaiter
 from zae_limiter.waiting.wait_time import WaitTime
 
 if TYPE_CHECKING:
-    from zae_limiter._async.several import SeveralCharge
+    from zae_limiter._async.ask import AcquireCall
     from zae_limiter.models.status import LimitStatus
 
 QUICKER_S = 0.05  # the pause after a rejection although the amounts seem to fit
@@ -31,34 +32,44 @@ EDGE_SPREAD_S = (0.0, 1.0)
 class JointWaiting:
     """Asks for all resources, and again whenever they may hold the amounts."""
 
-    def __init__(self, charge: SeveralCharge, timeout: float) -> None:
-        self._charge = charge
-        self._time = WaitTime(timeout, charge.charging.clock)
+    def __init__(self, call: AcquireCall, time: WaitTime) -> None:
+        self._call = call
+        self._time = time
+        self._receipt: Receipt[ChargeOutcome] = Receipt()  # of the last question
 
-    async def outcome(self) -> Grant | Rejection:
-        """Return a grant; a rejection at the deadline, or if the amounts cannot fit by then."""
-        look_s, outcome = LEAST_LOOK_S, await self._charge.ask()
-        while isinstance(outcome, Rejection):
+    async def grant(self) -> Grant:
+        """Return the grant; raise at the deadline, or if the amounts cannot fit by then."""
+        look_s, outcome = LEAST_LOOK_S, await self._ask()
+        while type(outcome) is Rejection:
             seconds = self._seconds(outcome.statuses, look_s)
             if seconds is None:
-                return outcome
+                raise self._call.rejected(outcome.statuses, self._time.clock())
             looks = any(each.exceeded and _may_end(each) for each in outcome.statuses)
             if looks:  # a read is cheaper than charges that are refunded
                 await self._sleep(seconds)
                 look_s = min(MOST_LOOK_S, 2 * look_s)
-                seen = await self._charge.look()
+                seen = await self._call.look()
                 if any(each.exceeded for each in seen):
-                    outcome = Rejection(tuple(seen))
+                    outcome = Rejection(seen)
                     continue
             else:
                 await self._sleep_until(self._time.synchronize() + math.ceil(seconds * 1000))
             if self._time.left_s() * 1000 < -LATE_MS:
-                return outcome
-            outcome = await self._charge.ask(reads_first=looks)
+                raise self._call.rejected(outcome.statuses, self._time.clock())
+            outcome = await self._ask(reads_first=looks)
+        assert type(outcome) is Grant
         return outcome
 
+    async def give_back(self) -> None:
+        """Refund the charge of a caller that was stopped before it got the answer."""
+        await self._call.give_back(self._receipt)
+
+    async def _ask(self, *, reads_first: bool = False) -> Grant | Rejection:
+        self._receipt = Receipt()
+        return await self._call.ask(self._receipt, reads_first=reads_first)
+
     async def _sleep(self, seconds: float) -> None:
-        await sleep_for(self._charge.first, self._time.clock, ALineWaiter(), seconds)
+        await sleep_for(self._call, self._time.clock, ALineWaiter(), seconds)
 
     async def _sleep_until(self, moment_ms: int) -> None:
         """Sleep until a moment of the store's time, even if the clock is moved meanwhile."""

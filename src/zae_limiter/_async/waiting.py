@@ -7,19 +7,17 @@ that cannot reserve yet waits in the local queue of its bucket, whose head alone
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 
-from zae_limiter._async.acquire import AcquireCall
+from zae_limiter._async.ask import AcquireCall
 from zae_limiter._async.slot_waiting import SlotWaiting
 from zae_limiter._async.waiting_charge import PAUSE_LOOK_S, Taken, WaitingCharge
-from zae_limiter.admission.charge import statuses, under_limits
+from zae_limiter.admission.charge import statuses
 from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.quotas import QuotaHold
 from zae_limiter.admission.request import (
-    AcquireEnd,
     Charge,
     ChargeOutcome,
     Grant,
@@ -33,7 +31,6 @@ from zae_limiter.admission.reservation import (
     next_try_ms,
     on_waking,
 )
-from zae_limiter.admission.resolution import Scope, UnknownLimit
 from zae_limiter.admission.shards.combined import CombinedImage
 from zae_limiter.admission.shards.tree import WHOLE
 from zae_limiter.exceptions import RateLimitExceeded, ZAELimiterError
@@ -44,6 +41,7 @@ from zae_limiter.runtime.locks import SignalSafeLock
 from zae_limiter.runtime.waiter import ALineWaiter
 from zae_limiter.waiting.line import Sleeper
 from zae_limiter.waiting.lines import WaitingLines, line_key
+from zae_limiter.waiting.wait_time import WaitTime
 
 WATCH_S = 1.0  # a caller that is due later than this looks whether tokens were given back
 WATCHED_SHARE = 0.25  # the part of the wait after which it looks: early enough to be useful
@@ -57,59 +55,35 @@ EDGE_SPREAD_S = (0.0, 1.0)
 QUICKER_MS = 50  # the pause after a rejection although the amount seems to fit
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class WaitingCall(AcquireCall):
-    """An acquire with a timeout. A ``consume`` within its lease does not wait."""
+async def grant_in_time(
+    call: AcquireCall, timeout: float, receipt: Receipt[ChargeOutcome]
+) -> Grant:
+    """Charge all buckets, each as soon as it is due, or none and raise RateLimitExceeded."""
+    waiting: TokenWaiting | SlotWaiting | JointWaiting
+    if call.further:
+        from zae_limiter._async.several_waiting import JointWaiting
 
-    timeout: float
-
-    async def charge(
-        self,
-        amounts: Mapping[str, int],
-        receipt: Receipt[ChargeOutcome],
-        *,
-        is_acquire: bool = True,
-    ) -> Grant:
-        """Charge all buckets, each as soon as it is due, or none and raise RateLimitExceeded."""
-        if not is_acquire:
-            return await super().charge(amounts, receipt, is_acquire=False)
-        scope = await self.scope()
+        await call.reach()
+        waiting = JointWaiting(call, WaitTime(timeout, call.charging.clock))
+    else:
+        scope = await call.resolve()
         kind = SlotWaiting if scope.limits.has_slots else TokenWaiting
-        waiting = kind(self, amounts)
-        rejected: Sequence[LimitStatus] = ()
-        is_shadowed = False
-        try:
-            grant = await waiting.charge(scope)
-            receipt.outcome = grant
-            is_shadowed = grant.would_reject
-            return grant
-        except BaseException as error:
-            if isinstance(error, RateLimitExceeded):
-                rejected = error.statuses
-            if not receipt.has_outcome:
-                await waiting.give_back()
-            if isinstance(error, UnknownLimit):
-                raise await self.charging.explained(error) from None
-            raise
-        finally:
-            await self._count_end(scope, rejected, is_shadowed=is_shadowed)
-
-    async def _count_end(
-        self, scope: Scope, rejected: Sequence[LimitStatus], *, is_shadowed: bool
-    ) -> None:
-        """Count the acquire if it was rejected or shadowed, or has waited."""
-        has_waited = self.waited_s > 0
-        if rejected or has_waited or is_shadowed:
-            charging = self.charging
-            ended = AcquireEnd(
-                resource=scope.resource,
-                buckets=scope.buckets,
-                statuses=rejected,
-                has_waited=has_waited,
-                clock=charging.clock,
-                is_shadowed=is_shadowed,
-            )
-            await self.count(ended)
+        waiting = kind(call, WaitTime(timeout, call.charging.clock))
+    rejected: Sequence[LimitStatus] = ()
+    is_shadowed = False
+    try:
+        grant = receipt.outcome = await waiting.grant()
+        is_shadowed = grant.would_reject
+        return grant
+    except BaseException as error:
+        if isinstance(error, RateLimitExceeded):
+            rejected = error.statuses
+        if not receipt.has_outcome:
+            await waiting.give_back()
+        raise
+    finally:
+        if rejected or is_shadowed or call.waited_s > 0:
+            await call.count_end(rejected, is_shadowed=is_shadowed)
 
 
 _lines_guard = SignalSafeLock()
@@ -126,13 +100,13 @@ class TokenWaiting(WaitingCharge):
                 lines = charging.waiting_lines = WaitingLines()
             return lines
 
-    async def charge(self, scope: Scope) -> Grant:
+    async def grant(self) -> Grant:
         """Charge all buckets, one after the other, each when it is due; or raise.
 
         The parent's bucket is not reserved while the child waits. Otherwise children could reserve
         many tokens of the parent before, and use all of them at one moment.
         """
-        entity_ids = [entity_id for entity_id, _ in scope.buckets]
+        entity_ids = [entity_id for entity_id, _ in self._call.scopes[0].buckets]
         if len(entity_ids) > 1:
             grant = await self._charge_at_once()
             if grant is not None:
@@ -150,7 +124,7 @@ class TokenWaiting(WaitingCharge):
 
         Raise RateLimitExceeded if one of them will not hold the amounts by the deadline.
         """
-        outcome = await self._ask(None, Taken())
+        outcome = await self._ask(Taken())
         if isinstance(outcome, Grant):
             return outcome
         now_ms = self._time.clock()
@@ -159,17 +133,9 @@ class TokenWaiting(WaitingCharge):
             raise self._rejected(outcome.statuses)
         return None
 
-    async def _look_at(self, number: int) -> Rejection:
-        """Read one bucket and compare it with the charge, without making it."""
-        charging, clock = self._charging, self._charging.clock
-        scope, now_ms = await charging.scope(self._call, clock())
-        self._stamp_ms = now_ms
-        images, charges = await charging.images(scope), scope.charges(self._amounts, now_ms)
-        if number >= len(charges):
-            return Rejection(())
-        charge = charges[number]
-        image = under_limits(images[number], charge.in_force, now_ms)
-        return Rejection(tuple(statuses(charge, image, now_ms)))
+    async def _look_at(self, entity_id: str) -> list[LimitStatus]:
+        """Read the buckets, and compare that of one entity with its charge, without making it."""
+        return [each for each in await self._call.look() if each.entity_id == entity_id]
 
     # --- until a caller can reserve
 
@@ -180,17 +146,17 @@ class TokenWaiting(WaitingCharge):
         try:
             if self._must_queue(key):
                 lines.enter_queue(queued)
-                self._next_try_ms(await self._look_at(number))
+                self._next_try_ms(await self._look_at(entity_id))
                 await self._sleep_in_queue(queued, None)
             while True:
                 taken = Taken()
-                outcome = await self._ask(number, taken)
+                outcome = await self._ask(taken, number)
                 if isinstance(outcome, Rejection):
-                    again_ms = self._next_try_ms(outcome)
+                    again_ms = self._next_try_ms(outcome.statuses)
                     lines.enter_queue(queued)
                     paused_s = longest_pause_s(outcome.statuses)
                     if paused_s:
-                        await self._sleep_through_pause(queued, number, paused_s)
+                        await self._sleep_through_pause(queued, entity_id, paused_s)
                     else:
                         lines.let_pass(queued, self._time.clock())
                         await self._sleep_in_queue(queued, again_ms)
@@ -203,7 +169,7 @@ class TokenWaiting(WaitingCharge):
         finally:
             lines.leave(queued)
 
-    async def _sleep_through_pause(self, queued: Sleeper, number: int, paused_s: float) -> None:
+    async def _sleep_through_pause(self, queued: Sleeper, entity_id: str, paused_s: float) -> None:
         """Sleep until the pause is over or lifted. The head of the queue looks for all others."""
         clock = self._time.clock
         seen_ms = clock()
@@ -212,8 +178,8 @@ class TokenWaiting(WaitingCharge):
             await self._sleep_in_queue(queued, seen_ms + round(1000 * PAUSE_LOOK_S))
             if clock() >= queued.paused_until_ms or self._time.left_s() <= 0:
                 return
-            seen = await self._look_at(number)
-            seen_ms, paused_s = self._stamp_ms, longest_pause_s(seen.statuses)
+            seen = await self._look_at(entity_id)
+            seen_ms, paused_s = self._call.now_ms, longest_pause_s(seen)
             if paused_s:
                 self._next_try_ms(seen)  # raises if the pause now ends after the deadline
         self._lines.end_pause(queued, clock())
@@ -225,18 +191,18 @@ class TokenWaiting(WaitingCharge):
             return lines.has_queue(key)
         return lines.resumes(key, self._time.clock())
 
-    def _next_try_ms(self, rejection: Rejection) -> int:
+    def _next_try_ms(self, listed: Sequence[LimitStatus]) -> int:
         """Return the moment to ask again; raise if the tokens will not be there in time."""
         now_ms = self._time.clock()
         deadline_ms = self._time.until_ms(now_ms)
         horizon_ms = bound_ms(deadline_ms, now_ms)
-        again_ms = next_try_ms(rejection.statuses, now_ms, horizon_ms, deadline_ms)
+        again_ms = next_try_ms(listed, now_ms, horizon_ms, deadline_ms)
         if again_ms is None or self._time.left_s() <= 0:
-            raise self._rejected(rejection.statuses)
-        if any(each.exceeded and each.limit.is_quota for each in rejection.statuses):
+            raise self._rejected(listed)
+        if any(each.exceeded and each.limit.is_quota for each in listed):
             again_ms += int(random.uniform(*EDGE_SPREAD_S) * 1000)
             return min(again_ms, max(now_ms + QUICKER_MS, deadline_ms))
-        fits_ms = now_ms + round(RateLimitExceeded(rejection.statuses).retry_after_seconds * 1000)
+        fits_ms = now_ms + round(RateLimitExceeded(listed).retry_after_seconds * 1000)
         if again_ms <= now_ms:  # the amount seems to fit, so other clients were quicker
             return now_ms + QUICKER_MS
         if fits_ms > horizon_ms:  # callers of other processes also wait for the horizon
@@ -249,7 +215,7 @@ class TokenWaiting(WaitingCharge):
     async def _is_usable(self, taken: Taken, grant: Grant) -> bool:
         """Sleep until a reservation is due; False if it has lapsed and must be made again."""
         reservation = grant.reservation
-        if reservation is None or reservation.due_ms <= self._stamp_ms:
+        if reservation is None or reservation.due_ms <= self._call.now_ms:
             return True  # the tokens are there already
         charge, time = grant.charges[0], self._time
         sleeper = self._sleeper(line_key(grant), reservation)

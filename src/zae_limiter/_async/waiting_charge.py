@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from zae_limiter._async.acquire import AcquireCall, logged
-from zae_limiter._async.repository.config_reads import Fresh
+from zae_limiter._async.ask import AcquireCall
 from zae_limiter.admission.charge import statuses
 from zae_limiter.admission.request import (
     ChargeOutcome,
-    ChargeRequest,
     Grant,
     Rejection,
     Settlement,
-    StaleLimits,
 )
 from zae_limiter.admission.reservation import Reservation
-from zae_limiter.admission.switches import denial
-from zae_limiter.clock import Clock, Deadline
-from zae_limiter.exceptions import RateLimiterUnavailable, RateLimitExceeded
+from zae_limiter.clock import Clock
+from zae_limiter.exceptions import RateLimitExceeded
 from zae_limiter.models.status import LimitStatus
 from zae_limiter.runtime.calls import aturn
 from zae_limiter.runtime.finishing import Receipt
@@ -30,7 +26,7 @@ from zae_limiter.waiting.lines import WaitingLines
 from zae_limiter.waiting.wait_time import Steered, WaitTime
 
 if TYPE_CHECKING:
-    from zae_limiter._async.waiting import WaitingCall
+    pass
 
 # The interval at which the first of the callers that wait for the end of a pause looks whether the
 # pause was lifted.
@@ -77,12 +73,11 @@ class WaitingCharge:
     ``TokenWaiting`` waits for tokens, and ``SlotWaiting`` waits for slots.
     """
 
-    def __init__(self, call: WaitingCall, amounts: Mapping[str, int]) -> None:
+    def __init__(self, call: AcquireCall, time: WaitTime) -> None:
         self._call = call
-        self._amounts = amounts
+        self._time = time
         self._charging = call.charging
         self._lines = self._lines_to_join()
-        self._time = WaitTime(call.timeout, self._charging.clock)
         self._taken: list[Taken] = []
         self._sleepers: list[Sleeper] = []
 
@@ -121,60 +116,20 @@ class WaitingCharge:
     # --- asking
 
     async def _ask(
-        self, number: int | None, taken: Taken, *, reads_first: bool = False
+        self, taken: Taken, number: int | None = None, *, reads_first: bool = False
     ) -> Grant | Rejection:
         """Reserve in the bucket with this number, or charge all buckets at once (None).
 
-        With ``reads_first`` the store reads the buckets, instead of rejecting from its cache.
+        A denied bucket is not waited for, even if the mode ends before the deadline.
         """
         self._taken.append(taken)
-        charging = self._charging
-        breaker, timeout_s = charging.breaker, charging.request_timeout
-        if breaker.is_open:
-            breaker.check()
-        deadline = None if timeout_s is None else Deadline(timeout_s)
-        try:
-            outcome = await self._charge(number, taken, deadline, None, reads_first)
-            if isinstance(outcome, StaleLimits):
-                fresh = Fresh(outcome.version, self._stamp_ms)
-                outcome = await self._charge(number, taken, deadline, fresh, reads_first)
-        except RateLimiterUnavailable as error:
-            breaker.failed(error)
-            raise
-        breaker.decided()
-        assert not isinstance(outcome, StaleLimits), "the limits were just read"
-        return outcome
-
-    async def _charge(
-        self,
-        number: int | None,
-        taken: Taken,
-        deadline: Deadline | None,
-        fresh: Fresh | None,
-        reads_first: bool,
-    ) -> ChargeOutcome:
-        charging, clock = self._charging, self._charging.clock
-        scope, self._stamp_ms = await charging.scope(self._call, clock(), deadline, fresh)
-        charges, until_ms = scope.charges(self._amounts, self._stamp_ms), None
-        denied = None if scope.switches is None else denial(charges, self._stamp_ms)
-        if denied is not None:  # even if the mode ends before the deadline
-            raise self._rejected(denied.statuses)
-        if number is not None:
-            charges = charges[number : number + 1]
-            until_ms = self._time.until_ms(self._stamp_ms)
-            if not charges:  # the entity has lost its parent meanwhile
-                return Grant(())
-        request = ChargeRequest(
-            charges=charges,
-            clock=clock,
-            now_ms=self._stamp_ms,
-            refreshed=fresh is not None,
-            speculative=self._call.speculative and not reads_first,
-            deadline=deadline,
-            until_ms=until_ms,
-            on_threshold=self._call.raise_threshold,
+        until_ms = None if number is None else self._time.until_ms
+        outcome = await self._call.ask(
+            taken.receipt, number=number, until_ms=until_ms, reads_first=reads_first
         )
-        return await charging.buckets.charge(charging.namespace_id, request, taken.receipt)
+        if type(outcome) is Rejection and any(each.is_denied for each in outcome.statuses):
+            raise self._rejected(outcome.statuses)
+        return outcome
 
     # --- sleeping
 
@@ -223,4 +178,4 @@ class WaitingCharge:
                 charge, reservation = grant.charges[0], grant.reservation
                 if charge.entity_id != listed[0].entity_id:
                     before += statuses(charge, reservation.image_without_it(), now_ms)
-        return logged(self._call, RateLimitExceeded([*before, *listed], now_ms))
+        return self._call.rejected([*before, *listed], now_ms)

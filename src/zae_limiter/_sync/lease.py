@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, cast
@@ -26,7 +26,7 @@ from zae_limiter.runtime.finishing import Receipt
 if TYPE_CHECKING:
     from decimal import Decimal
 
-    from zae_limiter._sync.acquire import AcquireCall
+    from zae_limiter._sync.ask import AcquireCall
     from zae_limiter._sync.holds import HeldQuotas
     from zae_limiter._sync.pending_ends import PendingEnd
     from zae_limiter._sync.slots import HeldSlots
@@ -56,9 +56,9 @@ class SyncLease:
 
     __slots__ = (
         "_account",
-        "_amounts",
         "_call",
         "_ended",
+        "_further",
         "_grant",
         "_line",
         "_lock",
@@ -73,14 +73,14 @@ class SyncLease:
         self,
         call: AcquireCall,
         grant: Grant | None,
-        amounts: dict[str, int],
         watch: AcquireWatch | None = None,
+        further: tuple[SyncLease, ...] = (),
     ) -> None:
         self._call = call
         self._watch = watch
         self._grant = grant  # None if the lease is uncharged
         self._uncharged = grant is None  # an acquire or a consume was let through without a charge
-        self._amounts = amounts
+        self._further = further  # the leases of further resources
         # Most blocks change nothing, and so need no account and no receipt of their end.
         self._account: LeaseAccount | None = None
         self._open = True
@@ -89,6 +89,9 @@ class SyncLease:
         self._line: list[LinePlace] = []  # of the operations that are under way
         self._slots: list[HeldSlots] | None = None
         self._quotas: list[HeldQuotas] | None = None
+        for part in further:
+            # The operations of all resources share a line, since one settlement ends all of them.
+            part._line, part._lock = self._line, self._lock
 
     def __repr__(self) -> str:
         call, ended = self._call, "" if self._open else ", ended"
@@ -114,7 +117,7 @@ class SyncLease:
         Slots are renewed while the block runs. They are lost if the store does not answer for too
         long, or if the process was stopped. False if no limit bounds the calls in flight.
         """
-        return any(held.is_lost for held in self._slots or ())
+        return any(held.is_lost for part in self._parts() for held in part._slots or ())
 
     @property
     def shadowed(self) -> bool:
@@ -122,6 +125,9 @@ class SyncLease:
 
         The mode may be that of the call, of the limiter or of a bucket.
         """
+        return any(part._was_shadowed() for part in self._parts())
+
+    def _was_shadowed(self) -> bool:
         if self._watch is not None and self._watch.would_reject is not None:
             return True
         with self._lock:
@@ -136,7 +142,7 @@ class SyncLease:
         """
         from zae_limiter.admission.several import named_bucket  # few programs need it
 
-        leases = {each._bucket(): each for each in self._leases()}  # noqa: SLF001 - parts of this
+        leases = {part._bucket(): part for part in self._parts()}
         bucket = named_bucket(self._call.entity_id, resource, "resource")
         if bucket not in leases:
             held = ", ".join(
@@ -149,9 +155,9 @@ class SyncLease:
     def _bucket(self) -> tuple[str, str]:
         return self._call.entity_id, self._call.resource
 
-    def _leases(self) -> tuple[SyncLease, ...]:
-        """Return the leases of all resources, the first one first."""
-        return (self,)
+    def _parts(self) -> tuple[SyncLease, ...]:
+        """Return the leases of all resources, this one first."""
+        return (self, *self._further)
 
     @property
     def statuses(self) -> tuple[LimitStatus, ...]:
@@ -159,12 +165,22 @@ class SyncLease:
 
         They come from the answer of the acquire, or of the last ``consume``, without a call.
         Refill since then and the changes of this block are included; later charges of other callers
-        are not. ``requested`` is the cost of the block.
+        are not. ``requested`` is the cost of the block. A bucket that several resources share is
+        listed once.
 
         If shadow mode let the acquire through, these are the statuses of the rejection. The result
         is empty if the lease is uncharged for another reason.
         """
-        return self._own_statuses()
+        if not self._further:
+            return self._own_statuses()
+        listed: dict[tuple[str, str, str], LimitStatus] = {}
+        for part in self._parts():
+            for status in part._own_statuses():
+                key = (status.entity_id, status.resource, status.limit_name)
+                known = listed.get(key)
+                if known is None or status.available < known.available:
+                    listed[key] = status
+        return tuple(listed.values())
 
     def _own_statuses(self) -> tuple[LimitStatus, ...]:
         """Return the statuses of the resource of this lease alone."""
@@ -230,32 +246,27 @@ class SyncLease:
     def _consume(self, checked: dict[str, Any]) -> None:
         if not self._open:
             raise LeaseExpiredError("consume")
+        own = self._call
+        call = own.about(own.entity_id, own.resource, checked, own.limits, is_acquire=False)
         receipt: Receipt[ChargeOutcome] = Receipt()
         watch, began_s = self._watch, monotonic()
         try:
-            grant = self._call.charge(checked, receipt, is_acquire=False)
+            grant = call.charge(receipt)
+            own.repository = call.repository  # opened by now
             with self._lock:
                 if not self._open:  # a signal handler has ended the block, without this charge
                     raise LeaseExpiredError("consume")
                 self._account = self._booked().charged(grant, grant.tokens(checked))
-            if grant.holds or grant.quota_holds:
-                self._hold(grant)
+            self._hold(grant)
             if watch is not None and grant.would_reject:
                 watch.overdrawn(checked, self.statuses, began_s=began_s)
-        except RateLimitExceeded as rejected:
-            if watch is None or not watch.rejected(checked, rejected, began_s=began_s):
-                raise
-            self._uncharged = True
-        except RateLimiterUnavailable as error:
-            admitted = self._call.admits_in_outage(error)
-            if watch is not None:
-                watch.failed(error, admitted=admitted, began_s=began_s)
-            if not admitted:
+        except (RateLimitExceeded, RateLimiterUnavailable) as error:
+            if not call.lets_through(error, watch, began_s):
                 raise
             self._uncharged = True
         except BaseException:
             if not self._holds(receipt.outcome):  # the end of the block refunds a booked charge
-                self._call.give_back(receipt)
+                call.give_back(receipt)
             raise
 
     def release(self, amounts: Mapping[str, Amount] | None = None, /, **named: Amount) -> None:
@@ -368,31 +379,30 @@ class SyncLease:
         Most blocks only charge.
         """
         self._open = False
-        return self._account is not None or failed or bool(self._slots or self._quotas)
+        changes = self._account is not None or failed or bool(self._slots or self._quotas)
+        for part in self._further:
+            changes = part._close(failed) or changes
+        return changes
 
     def _write_end(self, failed: bool) -> None:
+        """Settle all resources together, so that an interrupt finds all of them written or none."""
         with self._lock:
             ended = self._ended = self._ended or Receipt()
-        settlements: tuple[Settlement, ...] = ()
-        if not ended.has_outcome:
-            settlements = self._settlements_at_end(failed)
-        self._settle_end(settlements, ended)
-
-    def _settle_end(self, settlements: tuple[Settlement, ...], ended: Receipt[Any]) -> None:
-        """Write the end of the block, unless it was written before an interrupt."""
+        settlements: list[Settlement] = []
+        for part in self._parts():
+            part._ended = ended
+            if not ended.has_outcome:
+                settlements += part._settlements_at_end(failed)
         if settlements or ended.has_outcome:
-            quotas = self._held_quotas()
-            self._call.settle_quietly(settlements, ended, quotas, self._slots_are_back)
+            quotas = [held for part in self._parts() for held in part._quotas or ()]
+            self._call.settle_quietly(tuple(settlements), ended, quotas, self._slots_are_back)
         self._slots_are_back()
-
-    def _held_quotas(self) -> Sequence[HeldQuotas]:
-        """Return the holds of quotas, on all resources."""
-        return self._quotas or ()
 
     def _slots_are_back(self) -> None:
         """Wake callers that wait for the slots of this lease, on all resources."""
-        if self._slots is not None:
-            self._wake_slot_waiters()
+        for part in self._parts():
+            if part._slots is not None:
+                part._wake_slot_waiters()
 
     def _settlements_at_end(self, failed: bool) -> tuple[Settlement, ...]:
         """Return the debts and credits of the end of the block, with the slots to be given back."""
@@ -411,6 +421,10 @@ class SyncLease:
 
     def _return_slots(self) -> None:
         """Give the slots back before the block ends, since the call in flight is over."""
+        for part in self._parts():
+            part._return_own_slots()
+
+    def _return_own_slots(self) -> None:
         with self._lock:
             # The slots are taken under the lock: a second release would free another call's slot.
             slots, self._slots = (self._slots, None) if self._open else (None, self._slots)
@@ -426,8 +440,13 @@ class SyncLease:
         if self._grant is not None:
             self._call.charging.slot_lines.slots_returned(self._grant)
 
+    def hold(self) -> None:
+        """Hold the slots and the quotas of the acquire until the block ends, on all resources."""
+        for part in self._parts():
+            if part._grant is not None:
+                part._hold(part._grant)
+
     def _hold(self, grant: Grant) -> None:
-        """Hold the slots of a grant until the block ends."""
         if grant.quota_holds:
             kept = self._call.charging.holds.keep(grant)
             self._quotas = [*(self._quotas or ()), kept]
@@ -487,8 +506,8 @@ class SyncLease:
 
     def _report(self, failed: bool) -> None:
         """Report the cost of the block to the hooks, for each resource."""
-        for lease in self._leases():
-            lease._report_own(failed)  # noqa: SLF001 - a part of this lease
+        for part in self._parts():
+            part._report_own(failed)
 
     def _report_own(self, failed: bool, ended_s: float | None = None) -> None:
         """Report the cost on the resource of this lease, once it is stored or given up."""
@@ -571,7 +590,8 @@ class SyncLease:
             uncharged = LeaseAccount()
             if self._grant is None:
                 return uncharged
-            self._account = uncharged.charged(self._grant, self._grant.tokens(self._amounts))
+            amounts = self._grant.tokens(self._call.amounts)
+            self._account = uncharged.charged(self._grant, amounts)
         return self._account
 
     def _check(

@@ -4,17 +4,15 @@
 
 from __future__ import annotations
 
-import functools
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from zae_limiter._sync.acquire import Acquire, AcquireCall
+from zae_limiter._sync.acquire import Acquire
+from zae_limiter._sync.ask import AcquireCall
 from zae_limiter._sync.management import Management
 from zae_limiter._sync.repository import SyncRepository
-from zae_limiter._sync.repository.config_reads import Fresh
-from zae_limiter.admission.resolution import UnknownLimit
 from zae_limiter.clock import Clock
 from zae_limiter.exceptions import InfrastructureError, ValidationError
 from zae_limiter.models.config import Mode, OnError, OnUnavailable, OutagePolicy
@@ -158,13 +156,13 @@ class SyncRateLimiter(Management, Unpicklable):
         except TypeError:  # one of the two is not hashable; these checks name it
             check_entity_id(entity_id), check_resource(resource)
         observer = self._observer if mode is None else self._observer_in(mode)
-        call_type: Callable[..., AcquireCall] = AcquireCall
-        if timeout is not None:
-            call_type = _call_type(timeout, observer)
+        if timeout is not None and not _waits(timeout, observer):
+            timeout = None
         policy = self._policy if on_unavailable is None else OnUnavailable.parse(on_unavailable)
-        call = call_type(
+        call = AcquireCall(
             entity_id,
             resource,
+            amounts,
             None if limits is None else check_limits(limits),
             self._repository,
             self._opened,
@@ -174,13 +172,12 @@ class SyncRateLimiter(Management, Unpicklable):
             cascade,
             policy,
             observer,
+            timeout,
         )
+        if also is not None:
+            call.add_further(also)
         caller = sys._getframe(1)  # noqa: SLF001 - for the warning about a forgotten `with`
-        if also is None:
-            return Acquire(call, amounts, caller)
-        from zae_limiter._sync.several import acquire_several  # most calls have one resource
-
-        return acquire_several(call, amounts, also, caller)
+        return Acquire(call, caller)
 
     def _observer_in(self, mode: Mode) -> Observer | None:
         from zae_limiter.hooks import observer_of
@@ -247,7 +244,7 @@ class SyncRateLimiter(Management, Unpicklable):
         statuses_now = self._statuses(entity_id, resource, amounts, limits, prefer_stored, also)
         return Availability(
             not any(status.exceeded for status in statuses_now),
-            tuple(statuses_now),
+            statuses_now,
             max(status.retry_after_seconds for status in statuses_now),
         )
 
@@ -296,36 +293,20 @@ class SyncRateLimiter(Management, Unpicklable):
         limits: Iterable[Limit] | None,
         prefer_stored: bool,
         also: FurtherResources | None = None,
-    ) -> list[LimitStatus]:
+    ) -> tuple[LimitStatus, ...]:
         call = AcquireCall(
-            entity_id=check_entity_id(entity_id),
-            resource=check_resource(resource),
-            limits=None if limits is None else check_limits(limits),
-            repository=self._repository,
-            open_repository=self._opened,
-            prefer_stored=prefer_stored,
+            check_entity_id(entity_id),
+            check_resource(resource),
+            needed,
+            None if limits is None else check_limits(limits),
+            self._repository,
+            self._opened,
+            prefer_stored,
+            field="needed",
         )
         if also is not None:
-            from zae_limiter._sync.several import statuses_of_several
-
-            return statuses_of_several(call, needed, also)
-        try:
-            return self._statuses_of(call, needed)
-        except UnknownLimit as error:
-            raise call.charging.explained(error) from None
-
-    def _statuses_of(self, call: AcquireCall, needed: Mapping[str, Any]) -> list[LimitStatus]:
-        from zae_limiter.admission.charge import statuses_of_all
-
-        scope = call.scope()
-        charging = call.charging
-        images = charging.images(scope)
-        if scope.is_stale(images):
-            version = max(image.config_version for image in images if image is not None)
-            scope = call.scope(Fresh(version, charging.clock()))
-            images = charging.images(scope)
-        now_ms = charging.clock()
-        return statuses_of_all(scope.charges(needed, now_ms, "needed"), images, now_ms)
+            call.add_further(also)
+        return call.look()
 
     def _ping(self) -> None:
         (self._repository or self._opened()).ping()
@@ -345,13 +326,9 @@ def _is_keep(on_error: object) -> bool:
     return True
 
 
-def _call_type(timeout: float, observer: Observer | None) -> Callable[..., AcquireCall]:
-    """Return the class of a call with a timeout. With 0, or in shadow mode, it does not wait."""
-    if not check_timeout(timeout) or (observer is not None and observer.is_shadow):
-        return AcquireCall
-    from zae_limiter._sync.waiting import WaitingCall  # most programs do not wait
-
-    return functools.partial(WaitingCall, timeout=timeout)
+def _waits(timeout: float, observer: Observer | None) -> bool:
+    """Tell whether a call with a timeout waits. With 0, or in shadow mode, it does not."""
+    return check_timeout(timeout) and not (observer is not None and observer.is_shadow)
 
 
 def _given(**keywords: Any) -> dict[str, Any]:

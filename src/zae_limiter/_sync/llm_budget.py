@@ -7,7 +7,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from zae_limiter._sync.several import further_call
 from zae_limiter.exceptions import RateLimiterUnavailable, ZAELimiterError
 from zae_limiter.llm.priced_calls import budget_among
 from zae_limiter.runtime.bounded import BoundedDict
@@ -32,9 +31,9 @@ def found_budget(
     """
     call, currency = acquire._call, price.file.currency  # noqa: SLF001 - for us alone
     if resource is not None:
-        call = further_call(call, call.entity_id, resource)
+        call = call.about(call.entity_id, resource, {})
     try:
-        scope = call.scope()
+        scope = call.resolve()
     except RateLimiterUnavailable:
         return wanted or currency.lower()
     limits = [limit for _, in_force in scope.buckets for limit in in_force.limits]

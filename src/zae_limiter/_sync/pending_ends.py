@@ -25,7 +25,7 @@ from zae_limiter.runtime.parallel import gather
 from zae_limiter.runtime.waiter import Waiter
 
 if TYPE_CHECKING:
-    from zae_limiter._sync.acquire import AcquireCall
+    from zae_limiter._sync.ask import AcquireCall
     from zae_limiter._sync.holds import HeldQuotas
     from zae_limiter.admission.quotas import QuotaHold
     from zae_limiter.clock.backoff import Backoff

@@ -17,10 +17,8 @@ from dataclasses import replace
 from math import inf
 
 from zae_limiter._sync.waiting_charge import PAUSE_LOOK_S, Taken, WaitingCharge
-from zae_limiter.admission.charge import statuses_of_all
 from zae_limiter.admission.request import Grant, Rejection
 from zae_limiter.admission.reservation import longest_pause_s
-from zae_limiter.admission.resolution import Scope
 from zae_limiter.admission.slots import RETRY_S
 from zae_limiter.models.status import LimitStatus
 from zae_limiter.runtime.waiter import Waiter
@@ -39,9 +37,9 @@ class SlotWaiting(WaitingCharge):
     def _lines_to_join(self) -> WaitingLines:
         return self._charging.slot_lines
 
-    def charge(self, scope: Scope) -> Grant:
+    def grant(self) -> Grant:
         """Return when all buckets of the call have granted it; raise at the deadline."""
-        lines, queued, pause_s = self._lines, self._arrive(scope), LEAST_LOOK_S
+        lines, queued, pause_s = self._lines, self._arrive(), LEAST_LOOK_S
         asks, has_seen_room = True, False
         try:
             if lines.has_queue(queued.key, queued.parent_key):
@@ -51,18 +49,23 @@ class SlotWaiting(WaitingCharge):
                 # Prepared before the look, since slots may return meanwhile.
                 waiter = lines.prepare(queued, Waiter)
                 asks = asks and not queued.is_aside and lines.is_head(queued)
-                outcome = self._ask(None, Taken()) if asks else self._look_at_all()
-                if isinstance(outcome, Rejection) and asks and has_seen_room:
-                    # This repository may remember a rejection from before another one gave back.
-                    outcome = self._ask(None, Taken(), reads_first=True)
-                if isinstance(outcome, Grant):
-                    return outcome
-                refusing = {each.entity_id for each in outcome.statuses if each.exceeded}
+                listed: Sequence[LimitStatus]
+                if asks:
+                    outcome = self._ask(Taken())
+                    if isinstance(outcome, Rejection) and has_seen_room:
+                        # This repository may remember a rejection from before another gave back.
+                        outcome = self._ask(Taken(), reads_first=True)
+                    if isinstance(outcome, Grant):
+                        return outcome
+                    listed = outcome.statuses
+                else:
+                    listed = self._call.look()
+                refusing = {each.entity_id for each in listed if each.exceeded}
                 has_seen_room = not refusing
                 if has_seen_room:
-                    asks = self._has_turn(queued, outcome.statuses)
+                    asks = self._has_turn(queued, listed)
                     continue
-                seconds = self._pause_s(outcome.statuses, pause_s)
+                seconds = self._pause_s(listed, pause_s)
                 lines.step_aside(queued, is_aside=self._call.entity_id in refusing)
                 lines.enter_queue(queued)
                 asks = False
@@ -74,8 +77,9 @@ class SlotWaiting(WaitingCharge):
         finally:
             lines.leave(queued)
 
-    def _arrive(self, scope: Scope) -> Sleeper:
+    def _arrive(self) -> Sleeper:
         """Return the sleeper of this caller, with the number of its arrival."""
+        scope = self._call.scopes[0]
         queued = self._sleeper((scope.buckets[0][0], scope.resource))
         for entity_id, in_force in scope.buckets[1:]:
             if in_force.slot_keys:
@@ -102,13 +106,6 @@ class SlotWaiting(WaitingCharge):
         if seconds is None:
             raise self._rejected(listed)
         return seconds
-
-    def _look_at_all(self) -> Rejection:
-        """Read all buckets and compare them with the charge, without making it."""
-        charging = self._charging
-        scope, now_ms = charging.scope(self._call, charging.clock())
-        images, charges = charging.images(scope), scope.charges(self._amounts, now_ms)
-        return Rejection(tuple(statuses_of_all(charges, images, now_ms)))
 
 
 def seconds_to_wait(listed: Sequence[LimitStatus], left_s: float, look_s: float) -> float | None:

@@ -42,7 +42,7 @@ class UnknownLimit(ValidationError):
 
 
 class Scope:
-    """The buckets that one acquire charges: the entity's, and its parent's if it cascades.
+    """The buckets of one resource: the entity's, and its parent's if the acquire cascades.
 
     ``buckets`` holds the entity id and the limits in force of each of them, the entity first.
     ``limits`` describes these limits together. ``switches`` are those of each bucket; None if no
@@ -96,17 +96,22 @@ class Scope:
             return tuple([switched(charge, switches, now_ms) for charge, switches in each])
         return tuple(charges)
 
-    def is_stale(self, images: Sequence[BucketImage | None]) -> bool:
-        """Tell whether a bucket has seen a newer configuration and holds other limits."""
-        return any(
-            image is not None and is_newer(image, in_force) and not has_limits(image, in_force)
-            for image, (_, in_force) in zip(images, self.buckets, strict=True)
-        )
-
     def _raise_unknown(self, amounts: Mapping[str, int], field: str) -> None:
         """Raise for a limit that no bucket of this scope has; its amount would have no effect."""
         unknown = min(amounts.keys() - self.limits.names)
         raise UnknownLimit(self, unknown, amounts[unknown], field)
+
+
+def outdated_by(images: Sequence[BucketImage | None], charges: Sequence[Charge]) -> int | None:
+    """Return the version of a newer configuration that a bucket has seen; None if none has."""
+    versions = [
+        image.config_version
+        for image, charge in zip(images, charges, strict=True)
+        if image is not None
+        and is_newer(image, charge.in_force)
+        and not has_limits(image, charge.in_force)
+    ]
+    return max(versions, default=None)
 
 
 @dataclass(frozen=True, slots=True)

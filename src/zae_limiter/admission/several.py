@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zae_limiter.admission.account import sum_amounts
-from zae_limiter.admission.charge import statuses_of_all
-from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.in_force import InForce, plain_name
 from zae_limiter.admission.quotas import NEVER_EXPIRES, QuotaHold
-from zae_limiter.admission.rebase import has_limits, is_newer
-from zae_limiter.admission.request import Charge, Grant
+from zae_limiter.admission.request import AcquireEnd, Charge, Grant
 from zae_limiter.admission.resolution import Scope
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.config import ConfigSource
 from zae_limiter.models.limit import check_amounts
 from zae_limiter.naming import check_entity_id, check_resource
+from zae_limiter.refusal import limited_by
 
 if TYPE_CHECKING:
     from zae_limiter.models.status import LimitStatus
@@ -77,21 +75,23 @@ def field_of(own_entity_id: str, entity_id: str, resource: str) -> str:
 class JointCharge:
     """The charges of all resources of one acquire.
 
-    ``of_parts`` are the charges of each resource, as if it were acquired alone. ``merged`` has one
-    charge per bucket, in the order of keys. If two callers took scarce tokens in different orders,
-    each could hold the tokens that the other one lacks, and neither would be admitted.
+    ``merged`` has one charge per bucket, in the order of keys. If two callers took scarce tokens in
+    different orders, each could hold the tokens that the other one lacks, and neither would be
+    admitted.
     """
 
-    of_parts: tuple[tuple[Charge, ...], ...]
+    scopes: tuple[Scope, ...]
+    of_parts: tuple[tuple[Charge, ...], ...]  # of each resource, as if it were acquired alone
     merged: tuple[Charge, ...]
 
     @classmethod
     def of(cls, parts: Sequence[Part], now_ms: int) -> JointCharge:
         """Return the charges of all parts; each has the mode of its bucket at ``now_ms``."""
+        agreed = _agreeing([part.scope for part in parts])
         of_parts = tuple(
             [
                 scope.charges(part.amounts, now_ms, part.field)
-                for scope, part in zip(_agreeing(parts), parts, strict=True)
+                for scope, part in zip(agreed, parts, strict=True)
             ]
         )
         by_bucket: dict[Bucket, list[Charge]] = {}
@@ -102,7 +102,7 @@ class JointCharge:
         asking = _bucket_of(of_parts[0][0])
         for charge in merged:
             charge.counts_elsewhere = _bucket_of(charge) != asking
-        return cls(of_parts, tuple(merged))
+        return cls(agreed, of_parts, tuple(merged))
 
     def grants(self, grant: Grant) -> list[Grant]:
         """Divide the grant of the merged charges into one grant for each resource.
@@ -129,48 +129,70 @@ class JointCharge:
             grants.append(part)
         return grants
 
-    def outdated_by(self, images: Sequence[BucketImage | None]) -> int | None:
-        """Return the version of a newer configuration that a bucket has seen; None if none has."""
-        versions = [
-            image.config_version
-            for image, charge in zip(images, self.merged, strict=True)
-            if image is not None
-            and is_newer(image, charge.in_force)
-            and not has_limits(image, charge.in_force)
-        ]
-        return max(versions, default=None)
-
-    def statuses(self, images: Sequence[BucketImage | None], now_ms: int) -> list[LimitStatus]:
-        """Compare all charges with their buckets."""
-        return statuses_of_all(self.merged, images, now_ms)
-
-    def in_named_order(self, statuses: Sequence[LimitStatus]) -> list[LimitStatus]:
+    def in_named_order(self, statuses: Sequence[LimitStatus]) -> tuple[LimitStatus, ...]:
         """Return the statuses of a rejection in the order in which the caller named resources."""
         named = [_bucket_of(charge) for charges in self.of_parts for charge in charges]
-        return sorted(statuses, key=lambda each: named.index((each.entity_id, each.resource)))
+        by_name = sorted(statuses, key=lambda each: named.index((each.entity_id, each.resource)))
+        return tuple(by_name)
 
 
-def _agreeing(parts: Sequence[Part]) -> list[Scope]:
+def ends_of(
+    scopes: Sequence[Scope],
+    rejected: Sequence[LimitStatus],
+    has_waited: bool,
+    clock: Callable[[], int],
+    is_shadowed: bool,
+) -> list[AcquireEnd]:
+    """Return how an acquire ended for each resource that counts it.
+
+    That is the first one, and every other one that held too few tokens. The first one stores what
+    refused the acquire, on whichever resource.
+    """
+    first, *further = scopes
+    ends = [AcquireEnd(first.resource, first.buckets, (), has_waited, clock, is_shadowed)]
+    if is_shadowed:
+        return ends
+    ends[0] = ends[0]._replace(statuses=_on(first, rejected), refused_by=limited_by(rejected))
+    for scope in further:
+        listed = _on(scope, rejected)
+        if any(each.exceeded for each in listed):
+            ended = AcquireEnd(scope.resource, scope.buckets, listed, False, clock)
+            ends.append(ended._replace(is_further=True))
+    return ends
+
+
+def _on(scope: Scope, rejected: Sequence[LimitStatus]) -> list[LimitStatus]:
+    """Return the statuses of the buckets of one resource."""
+    entity_ids = [entity_id for entity_id, _ in scope.buckets]
+    return [
+        each
+        for each in rejected
+        if each.resource == scope.resource and each.entity_id in entity_ids
+    ]
+
+
+def _agreeing(scopes: Sequence[Scope]) -> tuple[Scope, ...]:
     """Return the scopes with one set of limits per bucket.
 
-    Two parts may disagree about a bucket that they share: limits may have changed while they were
+    Two of them may disagree about a bucket that they share: limits may have changed while they were
     read, and limits of the call concern the first resource alone.
     """
     chosen: dict[Bucket, InForce] = {}
-    for part in parts:
-        for entity_id, in_force in part.scope.buckets:
-            bucket = (entity_id, part.scope.resource)
+    for scope in scopes:
+        for entity_id, in_force in scope.buckets:
+            bucket = (entity_id, scope.resource)
             known = chosen.get(bucket)
             if known is None or _strength(in_force) > _strength(known):
                 chosen[bucket] = in_force
-    scopes = []
-    for part in parts:
-        scope, resource = part.scope, part.scope.resource
+    agreed = []
+    for scope in scopes:
+        resource = scope.resource
         if any(chosen[entity_id, resource] is not each for entity_id, each in scope.buckets):
             buckets = [(entity_id, chosen[entity_id, resource]) for entity_id, _ in scope.buckets]
-            scope = Scope(resource, tuple(buckets), scope.switches)
-        scopes.append(scope)
-    return scopes
+            agreed.append(Scope(resource, tuple(buckets), scope.switches))
+        else:
+            agreed.append(scope)
+    return tuple(agreed)
 
 
 def _strength(in_force: InForce) -> tuple[bool, int]:

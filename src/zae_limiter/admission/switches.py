@@ -65,6 +65,13 @@ def denial(charges: Sequence[Charge], now_ms: int) -> Rejection | None:
     The rejection lists the limits of the denied buckets. These buckets are not read, so the
     rejection shows 0 as available.
     """
+    for charge in charges:
+        if charge.switch is not None and charge.switch.mode is SwitchMode.DENY:
+            return _denial(charges, now_ms)
+    return None
+
+
+def _denial(charges: Sequence[Charge], now_ms: int) -> Rejection:
     from zae_limiter.models.status import LimitStatus  # imported here, since denials are rare
 
     listed = []
@@ -85,7 +92,7 @@ def denial(charges: Sequence[Charge], now_ms: int) -> Rejection | None:
                 retry_after_seconds=0.0,
             )
             listed.append(under_switch(asked, charge.switch, now_ms))
-    return Rejection(tuple(listed)) if listed else None
+    return Rejection(tuple(listed))
 
 
 def after_switch(status: LimitStatus, switch: Switch) -> LimitStatus:

@@ -20,7 +20,7 @@ from zae_limiter.runtime.locks import SignalSafeLock
 from zae_limiter.runtime.parallel import agather
 
 if TYPE_CHECKING:
-    from zae_limiter._async.acquire import AcquireCall
+    from zae_limiter._async.ask import AcquireCall
     from zae_limiter._async.holds import HoldKeeper
     from zae_limiter._async.slots import SlotKeeper
     from zae_limiter.waiting.lines import WaitingLines
@@ -160,15 +160,9 @@ class ChargeService:
         buckets = ((entity_id, in_force), (parent_id, parents_limits))
         return Scope(resource, buckets, both_switches), now_ms
 
-    async def images(self, scope: Scope) -> list[BucketImage | None]:
-        """Read every bucket of a scope."""
-        return await self._images([(entity_id, scope.resource) for entity_id, _ in scope.buckets])
-
-    async def images_of(self, charges: Sequence[Charge]) -> list[BucketImage | None]:
+    async def images(self, charges: Sequence[Charge]) -> list[BucketImage | None]:
         """Read the bucket of every charge."""
-        return await self._images([(charge.entity_id, charge.resource) for charge in charges])
-
-    async def _images(self, buckets: Sequence[tuple[str, str]]) -> list[BucketImage | None]:
+        buckets = [(charge.entity_id, charge.resource) for charge in charges]
         context, get = self._context, self._context.engine.buckets.get
         return await agather(
             context.parallel,

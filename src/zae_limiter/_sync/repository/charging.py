@@ -22,7 +22,7 @@ from zae_limiter.runtime.locks import SignalSafeLock
 from zae_limiter.runtime.parallel import gather
 
 if TYPE_CHECKING:
-    from zae_limiter._sync.acquire import AcquireCall
+    from zae_limiter._sync.ask import AcquireCall
     from zae_limiter._sync.holds import HoldKeeper
     from zae_limiter._sync.slots import SlotKeeper
     from zae_limiter.waiting.lines import WaitingLines
@@ -162,15 +162,9 @@ class ChargeService:
         buckets = ((entity_id, in_force), (parent_id, parents_limits))
         return Scope(resource, buckets, both_switches), now_ms
 
-    def images(self, scope: Scope) -> list[BucketImage | None]:
-        """Read every bucket of a scope."""
-        return self._images([(entity_id, scope.resource) for entity_id, _ in scope.buckets])
-
-    def images_of(self, charges: Sequence[Charge]) -> list[BucketImage | None]:
+    def images(self, charges: Sequence[Charge]) -> list[BucketImage | None]:
         """Read the bucket of every charge."""
-        return self._images([(charge.entity_id, charge.resource) for charge in charges])
-
-    def _images(self, buckets: Sequence[tuple[str, str]]) -> list[BucketImage | None]:
+        buckets = [(charge.entity_id, charge.resource) for charge in charges]
         context, get = self._context, self._context.engine.buckets.get
         return gather(
             context.parallel,
