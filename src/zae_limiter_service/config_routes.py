@@ -1,4 +1,7 @@
-"""Routes of entities, limits and usage. Each mirrors a command, and returns the same JSON."""
+"""Routes of entities, limits and usage. Each mirrors a command, with its JSON.
+
+Windows of usage are those of the library, with all of its fields.
+"""
 
 from __future__ import annotations
 
