@@ -1,13 +1,11 @@
-"""What a row shows, from a state and a moment."""
+"""How the page chooses, sorts and keeps the limits that it shows."""
 
-import math
-from dataclasses import replace
-from datetime import UTC, datetime
 from decimal import Decimal
 
 import pytest
 
-from zae_limiter import BucketState, Limit
+from tests.support.limit_states import NOW, QUOTA, USD, quota_state, state
+from zae_limiter import Limit
 from zae_limiter.exceptions import RateLimiterUnavailable
 from zae_limiter.models.bucket import BucketEntry
 from zae_limiter_dashboard.board import Shelf
@@ -22,67 +20,6 @@ from zae_limiter_dashboard.rows import (
 )
 from zae_limiter_dashboard.selection import select
 from zae_limiter_ops.views.limit_view import LimitView
-
-NOW = 1_767_258_930_000
-MINUTE = Limit.per_minute("rpm", 60)
-
-
-def state(entity_id="key", tokens=60, limit=MINUTE, at_ms=NOW, **values):
-    return BucketState(
-        entity_id,
-        "gpt-4",
-        limit.name,
-        tokens * 1000,
-        at_ms,
-        limit.capacity_milli,
-        limit.refill_amount_milli,
-        limit.refill_period_ms,
-        **values,
-    )
-
-
-def test_a_level_rises_with_time():
-    row = LimitView.at(state(tokens=0), NOW + 30_000)
-    assert (row.level, row.used_percent) == (30, 50)
-    assert LimitView.at(state(tokens=0), NOW + 90_000).level == 60
-
-
-def test_only_an_empty_bucket_is_used_by_100_percent():
-    almost = LimitView.at(state(tokens=1, limit=Limit.per_minute("tpm", 1000)), NOW)
-    assert almost.used_percent == 99
-    assert LimitView.at(state(tokens=-6), NOW).used_percent == 110
-
-
-@pytest.mark.parametrize(
-    ("values", "condition"),
-    [
-        ({}, "ok"),
-        ({"tokens": 10}, "close"),
-        ({"tokens": 0, "rejected": 3, "asked": 1}, "limited"),
-        ({"tokens": 10, "rejected": 3, "asked": 5}, "close"),
-        ({"tokens": -1}, "debt"),
-        ({"paused_until_ms": NOW + 1000}, "paused"),
-        ({"paused_until_ms": NOW - 1000}, "ok"),
-    ],
-)
-def test_the_condition_of_a_limit_in_a_word(values, condition):
-    row = LimitView.at(state(**values), NOW)
-    assert row.condition == condition
-    assert row.is_limited == (condition in ("limited", "debt", "paused"))
-
-
-def test_the_wait_is_for_the_largest_rejected_amount():
-    row = LimitView.at(state(tokens=10, rejected=1, asked=30), NOW)
-    assert row.fits_after_seconds == 20
-    assert row.retry_at == "2026-01-01T09:15:50Z" or row.retry_at.startswith("2026-01-01T09:15:50")
-    never = LimitView.at(state(tokens=10, rejected=1, asked=61), NOW)
-    assert math.isinf(never.fits_after_seconds)
-    assert never.retry_at is None
-
-
-def test_rejections_of_an_earlier_hour_are_gone():
-    row = LimitView.at(state(tokens=0, rejected=3, asked=1), NOW + 3_600_000)
-    assert (row.rejected, row.asked, row.is_limited) == (0, 0, False)
 
 
 def test_exhaustion_follows_from_the_net_rate():
@@ -102,39 +39,6 @@ def test_slots_are_in_flight_by_their_first_expiry():
     assert (soon.held_slots, soon.holds_expire_seconds) == (4, 5.0)
 
 
-def test_slots_return_when_a_call_ends_and_at_the_latest_when_all_have_expired():
-    limit = Limit.concurrent("parallel", 5, lease_ttl=60)
-    full = LimitView.at(state("a", 0, limit, rejected=1, asked=3, holds_expire_ms=NOW + 5000), NOW)
-    assert full.fits_after_seconds == 1  # the time after which callers ask again
-    assert full.full_after_seconds == 60  # the first expiry returns one slot
-    free = LimitView.at(state("b", 5, limit), NOW)
-    assert (free.fits_after_seconds, free.full_after_seconds) == (0, 0)
-
-
-def quota_state(units, limit, **values):
-    """A quota whose window ends in a minute."""
-    values.setdefault("window_end", datetime.fromtimestamp(NOW / 1000 + 60, UTC))
-    shown = state(limit=limit, terms=limit, window_start=None, **values)
-    return replace(shown, tokens_milli=units)
-
-
-QUOTA = Limit.quota("tokens", 1000, per="day")
-USD = Limit.budget("usd", "10.00", per="month")
-
-
-def test_a_quota_does_not_refill_before_the_next_window():
-    of_quota = quota_state(200_000, QUOTA, used=700, held=100)
-    for seconds in (0, 59):
-        row = LimitView.at(of_quota, NOW + seconds * 1000)
-        assert (row.level, row.used, row.held, row.used_percent) == (200, 700, 100, 80)
-        assert row.full_after_seconds == 60 - seconds
-        assert row.condition == "close"
-        assert f"{row.window_end:%H:%M %Z}" == "09:16 UTC"
-    over = LimitView.at(of_quota, NOW + 60_000)
-    assert (over.level, over.used, over.held, over.used_percent) == (1000, 0, 0, 0)
-    assert (over.full_after_seconds, over.window_end, over.in_flight) == (0, None, 0)
-
-
 def test_a_budget_shows_money():
     row = LimitView.at(quota_state(-(10**9) // 2, USD, used=Decimal("10.50"), held=0), NOW)
     assert (row.level, row.capacity, row.currency) == (Decimal("-0.50"), Decimal("10.00"), "USD")
@@ -143,39 +47,12 @@ def test_a_budget_shows_money():
     assert LimitedBucket(row, 0).reason == "overdrawn until its window ends"
 
 
-def test_a_quota_is_exhausted_only_within_its_window():
-    drained = LimitView.at(quota_state(200_000, QUOTA), NOW, drain_milli=10_000.0)
-    assert drained.empty_after_seconds == 20  # no refill makes it later
-    assert (
-        LimitView.at(quota_state(200_000, QUOTA), NOW, drain_milli=1000.0).empty_after_seconds
-        is None
-    )
-
-
-def test_a_topped_up_quota_is_not_used_below_zero():
-    row = LimitView.at(quota_state(1_500_000, QUOTA, used=0, held=0), NOW)
-    assert (row.level, row.used_percent, row.condition) == (1500, 0, "ok")
-
-
-def test_an_amount_above_the_quota_fits_while_a_top_up_lasts():
-    topped_up = quota_state(1_500_000, QUOTA, used=0, held=0, rejected=1, asked=1200)
-    assert LimitView.at(topped_up, NOW).fits_after_seconds == 0
-    over = LimitView.at(topped_up, NOW + 60_000)
-    assert math.isinf(over.fits_after_seconds)
-
-
 def test_a_soft_limit_is_overdrawn_but_not_limited():
     soft = Limit.quota("tokens", 1000, per="day", soft=True)
     row = LimitView.at(quota_state(-5000, soft, rejected=3, asked=7), NOW)
     assert (row.condition, row.is_limited, row.debt) == ("overdrawn", False, 0)
     assert debts([row]) == []
     assert select([row]).limited_now == 0
-
-
-def test_a_threshold_is_shown_until_the_window_ends():
-    row = LimitView.at(quota_state(100_000, QUOTA, used=900, held=0, raised=80), NOW)
-    assert row.raised == 80
-    assert LimitView.at(row.state, NOW + 60_000).raised is None
 
 
 def test_held_amounts_are_listed_by_their_expiry():
