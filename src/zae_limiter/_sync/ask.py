@@ -213,8 +213,6 @@ class AcquireCall:
         except RateLimiterUnavailable as error:
             breaker.failed(error)
             raise
-        except UnknownLimit as error:
-            raise charging.explained(error) from None
 
     def look(self) -> tuple[LimitStatus, ...]:
         """Read all buckets and compare them with the charges, without making them."""
@@ -222,16 +220,13 @@ class AcquireCall:
 
         self.reach()
         charging = self.charging
-        try:
-            charges = self._charges(charging)
+        charges = self._charges(charging)
+        images = charging.images(charges)
+        version = outdated_by(images, charges)
+        if version is not None:
+            fresh = Fresh(version, self.now_ms)
+            charges = self._charges(charging, None, fresh)
             images = charging.images(charges)
-            version = outdated_by(images, charges)
-            if version is not None:
-                fresh = Fresh(version, self.now_ms)
-                charges = self._charges(charging, None, fresh)
-                images = charging.images(charges)
-        except UnknownLimit as error:
-            raise charging.explained(error) from None
         self.now_ms = charging.clock()
         listed = Rejection(tuple(statuses_of_all(charges, images, self.now_ms)))
         return self._in_named_order(listed).statuses
@@ -256,16 +251,19 @@ class AcquireCall:
     ) -> tuple[Charge, ...]:
         """Return one charge for each bucket; ``fresh`` skips the cache of configuration."""
         scope, now_ms = charging.scope(self, charging.clock(), deadline, fresh)
-        if not self.further:
-            self.scopes, self.now_ms = (scope,), now_ms
-            return scope.charges(self.amounts, now_ms, self.field, self.is_acquire)
-        from zae_limiter.admission.several import JointCharge, Part  # most calls have one resource
+        try:
+            if not self.further:
+                self.scopes, self.now_ms = (scope,), now_ms
+                return scope.charges(self.amounts, now_ms, self.field, self.is_acquire)
+            from zae_limiter.admission.several import JointCharge, Part  # most have one resource
 
-        parts = [Part(scope, self.amounts, self.field)]
-        for each in self.further:
-            scope, now_ms = charging.scope(each, now_ms, deadline, fresh)
-            parts.append(Part(scope, each.amounts, each.field))
-        joint = self.joint = JointCharge.of(parts, now_ms)
+            parts = [Part(scope, self.amounts, self.field)]
+            for each in self.further:
+                scope, now_ms = charging.scope(each, now_ms, deadline, fresh)
+                parts.append(Part(scope, each.amounts, each.field))
+            joint = self.joint = JointCharge.of(parts, now_ms)
+        except UnknownLimit as error:
+            raise charging.explained(error) from None
         self.scopes, self.now_ms = joint.scopes, now_ms
         return joint.merged
 
