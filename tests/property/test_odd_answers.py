@@ -8,11 +8,12 @@ from hypothesis import strategies as st
 
 from zae_limiter.exceptions import IncompatibleSchemaError, ZAELimiterError
 from zae_limiter.items.stored.bucket import decode
+from zae_limiter.items.stored.values import is_item
 from zae_limiter.store_errors import ConditionFailed, NoAnswer, ServerFault, Throttled
 from zae_limiter.transport.errors import TransactionCanceled
 from zae_limiter.transport.messages import HttpResponse
 from zae_limiter.transport.responses import parse_response
-from zae_limiter.transport.shapes import has_shape, is_item
+from zae_limiter.transport.shapes import has_shape
 
 OPERATIONS = (
     "BatchGetItem", "BatchWriteItem", "DescribeTable", "GetItem", "PutItem", "Query", "Scan",

@@ -15,6 +15,7 @@ from json.encoder import encode_basestring_ascii
 from typing import Any
 
 from zae_limiter.items.stored.attributes import Value, n, s
+from zae_limiter.items.stored.query import AFTER, BEFORE, BETWEEN, PREFIX, ItemQuery
 from zae_limiter.items.stored.update import (
     ABSENT,
     ADD,
@@ -77,6 +78,44 @@ def action(write: ItemWrite, table: str) -> dict[str, Any]:
         return {"Delete": {"TableName": table, **key, **_fields(write)}}
     assert isinstance(write, ItemCheck)
     return {"ConditionCheck": {"TableName": table, **key, **_fields(write)}}
+
+
+def query(query: ItemQuery) -> dict[str, Any]:
+    """Return the body of a Query; an index cannot be read consistently."""
+    key, values = f"{query.partition_key} = :pk", {":pk": s(query.partition)}
+    if query.sort is not None:
+        word, first, last = query.sort
+        key += f" AND {_RANGES[word].format(query.sort_key)}"
+        values[":first"] = s(first)
+        if word == BETWEEN:
+            values[":last"] = s(last)
+    rendered: dict[str, Any] = {
+        "KeyConditionExpression": key,
+        "ExpressionAttributeValues": values,
+        "ScanIndexForward": not query.newest_first,
+    }
+    rendered |= {"IndexName": query.index_name} if query.index_name else {"ConsistentRead": True}
+    if query.page_size is not None:
+        rendered["Limit"] = query.page_size
+    if query.only:
+        values |= {f":only{at}": s(each) for at, each in enumerate(query.only)}
+        rendered["FilterExpression"] = " OR ".join(
+            f"SK = :only{at}" for at in range(len(query.only))
+        )
+    if any(query.only_between):
+        values[":above"], values[":below"] = map(s, query.only_between)
+        rendered["FilterExpression"] = "SK > :above AND SK < :below"
+    if query.after is not None:
+        rendered["ExclusiveStartKey"] = query.after
+    return rendered
+
+
+_RANGES = {
+    PREFIX: "begins_with({}, :first)",
+    BETWEEN: "{} BETWEEN :first AND :last",
+    AFTER: "{} > :first",
+    BEFORE: "{} < :first",
+}
 
 
 def _fields(write: ItemWrite) -> dict[str, Any]:

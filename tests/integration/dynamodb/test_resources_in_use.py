@@ -9,6 +9,7 @@ from tests.support.dynamodb.tables import empty_table, store_url
 from tests.support.dynamodb.world import written_later
 from zae_limiter import Limit, RateLimiter, Repository, SyncRateLimiter, SyncRepository
 from zae_limiter._async.engines.dynamodb.client import DynamoClient
+from zae_limiter._async.engines.dynamodb.store import DynamoStore
 from zae_limiter._async.engines.items.buckets import resources_in_use as module
 from zae_limiter._async.engines.items.later_writes import LaterWrites
 from zae_limiter.items.stored import keys
@@ -36,8 +37,10 @@ class Process:
 
     def __init__(self, stack, url, retry_after_s=60.0):
         self.client = DynamoClient(stack, endpoint_url=url, request_timeout=2)
-        self.later = LaterWrites(self.client, Parallel("serial"), retry_after_s)
-        self.registry = module.ResourcesInUse(self.client, self.later)
+        parallel = Parallel("serial")
+        store = DynamoStore(self.client, parallel)
+        self.later = LaterWrites(store, parallel, retry_after_s)
+        self.registry = module.ResourcesInUse(store, self.later)
         self.all = self.registry.all
 
     async def add(self, resource):

@@ -1,4 +1,4 @@
-from zae_limiter._sync.engines.dynamodb.requests import FIRST_PAUSE_S, BoundedBackoff
+from zae_limiter._sync.engines.items.backoff import FIRST_PAUSE_S, BoundedBackoff
 from zae_limiter.clock import Deadline
 from zae_limiter.items.recent_changes import MAX_NAMESPACES, RecentChanges
 

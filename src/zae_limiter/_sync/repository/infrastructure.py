@@ -100,7 +100,7 @@ class InfrastructureMethods(RepositoryMixin):
             raise InfrastructureError(
                 f"{engine.capabilities.engine} stores have no stack; stacks are for DynamoDB"
             )
-        from zae_limiter._sync.engines.items.engine import DynamoEngine
+        from zae_limiter._sync.engines.dynamodb.engine import DynamoEngine
 
         if not isinstance(engine, DynamoEngine):
             raise InfrastructureError(f"{type(engine).__name__} does not tell where its stack is")

@@ -74,9 +74,9 @@ from zae_limiter.items.stored.usage.hours import (
     TURN_MARK,
     HourState,
 )
+from zae_limiter.items.stored.values import is_item
 from zae_limiter.models.timestamps import MILLI
 from zae_limiter.store_errors import ServerFault
-from zae_limiter.transport.shapes import is_item
 
 BALANCE, CONSUMED, PARAMETERS, MERGED = "t_", "c_", "p_", "m_"
 SHARDS, DIGEST, VERSION, GENERATION = "n", "lh", "cv", "g"

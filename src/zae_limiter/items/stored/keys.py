@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from zae_limiter import schema
 from zae_limiter.items.stored.attributes import Item, s, text
+from zae_limiter.items.stored.query import PREFIX, ItemQuery, Range
 from zae_limiter.schema import RESERVED_NAMESPACE
 
 
@@ -46,6 +47,9 @@ class Key(NamedTuple):
     @property
     def attributes(self) -> Item:
         return {"PK": s(self.pk), "SK": s(self.sk)}
+
+
+ItemsByKey = dict[Key, Item]
 
 
 def namespace_index(namespace_id: str, key: Key, entity_id: str = "") -> Item:
@@ -103,3 +107,9 @@ def namespace_by_name(name: str) -> Key:
 
 def namespace_by_id(namespace_id: str) -> Key:
     return Key(schema.pk_system(RESERVED_NAMESPACE), schema.sk_nsid(namespace_id))
+
+
+def indexed_buckets(namespace_id: str, entity_id: str) -> ItemQuery:
+    """Return the query of all shards of an entity's buckets, in the index of entities."""
+    partition = schema.gsi3_pk_entity(namespace_id, entity_id)
+    return ItemQuery(partition, Range(PREFIX, "BUCKET#"), index_name="GSI3")

@@ -7,12 +7,13 @@ from typing import Any, NamedTuple
 
 from zae_limiter import schema
 from zae_limiter._async.engines.dynamodb.client import DynamoClient
-from zae_limiter._async.engines.dynamodb.requests import Query, get_item
+from zae_limiter._async.engines.dynamodb.store import Query, get_item
 from zae_limiter.clock import Deadline
 from zae_limiter.dynamodb.foreign import COMPOSITE, is_ours
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.items.stored import keys
-from zae_limiter.items.stored.attributes import Item, s, text
+from zae_limiter.items.stored.attributes import Item, text
+from zae_limiter.items.stored.query import PREFIX, ItemQuery, Range
 from zae_limiter.items.stored.system import NAME_PREFIX
 from zae_limiter.naming import RESERVED_NAMESPACE
 from zae_limiter.runtime.calls import asleep
@@ -92,8 +93,9 @@ async def _namespace_id(client: DynamoClient, name: str) -> str:
         namespace_id = item.get("namespace_id", {}).get("S")
         if isinstance(namespace_id, str):
             return namespace_id
-    values = {":pk": s(schema.pk_system(RESERVED_NAMESPACE)), ":sk": s(NAME_PREFIX)}
-    query = Query(client, "PK = :pk AND begins_with(SK, :sk)", values, page_size=MAX_NAMES)
-    names = [text(each["SK"]).removeprefix(NAME_PREFIX) for each in await query.all(MAX_NAMES)]
+    sort = Range(PREFIX, NAME_PREFIX)
+    query = ItemQuery(schema.pk_system(RESERVED_NAMESPACE), sort, page_size=MAX_NAMES)
+    found = await Query(client, query).all(MAX_NAMES)
+    names = [text(each["SK"]).removeprefix(NAME_PREFIX) for each in found]
     known = f"it has: {', '.join(names)}" if names else "it has none; is this its form?"
     raise ValidationError("namespace", name, f"is no namespace of table {client.table!r}; {known}")

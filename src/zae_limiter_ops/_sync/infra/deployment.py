@@ -15,12 +15,12 @@ from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 from zae_limiter._sync.engines.dynamodb.client import DynamoClient
+from zae_limiter._sync.engines.dynamodb.engine import DynamoEngine
 from zae_limiter._sync.engines.dynamodb.provisioning import make_table, remove_table
 from zae_limiter._sync.engines.dynamodb.table_version import (
     read_version_record,
     refuse_foreign_table,
 )
-from zae_limiter._sync.engines.items.engine import DynamoEngine
 from zae_limiter._version import __version__
 from zae_limiter.clock import ServerClock
 from zae_limiter.clock.backoff import Backoff

@@ -9,7 +9,7 @@ import pytest
 
 from tests.integration.dynamodb.ports.world import NS
 from zae_limiter._async.engines.dynamodb.client import DynamoClient
-from zae_limiter._async.engines.dynamodb.requests import batch_delete, batch_get
+from zae_limiter._async.engines.dynamodb.store import DynamoStore
 from zae_limiter.clock import Deadline
 from zae_limiter.exceptions import RateLimiterUnavailable
 from zae_limiter.items.stored import keys, system
@@ -25,7 +25,7 @@ async def test_items_of_more_than_one_answer_s_size_are_all_read(proxied, proxy,
         raw.put(system.encode_document(NS, f"{number}", {"long": "x" * 380_000}))
     wanted = [keys.record(NS, f"{number}") for number in range(70)]
     with proxy.measure() as seen:
-        found = await batch_get(proxied.client, wanted, consistent=True, deadline=Deadline(60))
+        found = await proxied.store.get_several(wanted, consistent=True, deadline=Deadline(60))
     assert seen.calls == 2
     assert sorted(found) == sorted(wanted[:60])
 
@@ -35,10 +35,10 @@ async def test_more_keys_than_a_batch_may_have_are_all_read(proxied, proxy, raw)
     raw.put(*items)
     wanted = [keys.record(NS, f"{number}") for number in range(230)]
     with proxy.measure() as seen:
-        found = await batch_get(proxied.client, wanted * 2, consistent=False)
+        found = await proxied.store.get_several(wanted * 2, consistent=False)
     assert seen.calls == 3
     assert found == dict(zip(wanted, items, strict=True))
-    assert await batch_get(proxied.client, [], consistent=True) == {}
+    assert await proxied.store.get_several([], consistent=True) == {}
 
 
 @contextmanager
@@ -85,10 +85,12 @@ def busy_server(most):
 async def test_what_was_left_of_a_batch_is_done_in_the_end():
     with busy_server(most=7) as (url, done):
         client = DynamoClient("some-table-name", endpoint_url=url)
-        await batch_delete(client, KEYS, Parallel())
+        await DynamoStore(client, Parallel()).delete_many(KEYS)
         assert sorted(map(str, done)) == sorted(str(key.attributes) for key in KEYS)
         done.clear()
-        assert list(await batch_get(client, KEYS, consistent=True)) == KEYS
+        assert (
+            list(await DynamoStore(client, Parallel()).get_several(KEYS, consistent=True)) == KEYS
+        )
         await client.close()
 
 
@@ -96,7 +98,7 @@ async def test_what_is_never_done_is_an_outage():
     with busy_server(most=0) as (url, _):
         client = DynamoClient("some-table-name", endpoint_url=url, request_timeout=1)
         with pytest.raises(RateLimiterUnavailable, match="delete 25 of 25 items"):
-            await batch_delete(client, KEYS[:25], Parallel())
+            await DynamoStore(client, Parallel()).delete_many(KEYS[:25])
         with pytest.raises(RateLimiterUnavailable, match="read 60 of 60 items"):
-            await batch_get(client, KEYS, consistent=True)
+            await DynamoStore(client, Parallel()).get_several(KEYS, consistent=True)
         await client.close()

@@ -36,8 +36,8 @@ def stored(raw):
     return raw
 
 
-def queries(client, page_size=None):
-    return IndexedBuckets(NS, None, "api").queries(client, None, page_size)
+def queries(store, page_size=None):
+    return IndexedBuckets(NS, None, "api").pages(store, None, page_size)
 
 
 def keys_of(entries):
@@ -58,8 +58,8 @@ async def pages(queries, listed, limit):
 
 @pytest.fixture
 def bucket_queries(proxied):
-    client = proxied.client
-    return BucketQueries(client, ShardReader(client, BucketCache()), Parallel())
+
+    return BucketQueries(proxied.store, ShardReader(proxied.store, BucketCache()), Parallel())
 
 
 @pytest.mark.parametrize("limit", [pytest.param(1, marks=pytest.mark.slow), 7, 50, 1000])
@@ -105,7 +105,7 @@ async def test_a_page_reads_little_more_than_it_shows(bucket_queries, stored, pr
 @pytest.mark.parametrize("listing", [InTurn, Unordered])
 async def test_partitions_are_read_a_few_at_a_time(proxied, stored, proxy, listing):
     with proxy.measure() as seen:
-        listed = listing(queries(proxied.client), Parallel())
+        listed = listing(queries(proxied.store), Parallel())
         found = []
         while page := await listed.page():
             found += keys_of(page)
@@ -117,7 +117,7 @@ async def test_partitions_are_read_a_few_at_a_time(proxied, stored, proxy, listi
 
 async def test_a_merge_reads_a_few_at_a_time_and_keeps_little(proxied, stored, proxy):
     with proxy.measure() as seen:
-        merged = Merged(queries(proxied.client, 2), Parallel(), lambda each: text(each["GSI2SK"]))
+        merged = Merged(queries(proxied.store, 2), Parallel(), lambda each: text(each["GSI2SK"]))
         found = []
         while some := await merged.take(9):
             found += [text(each["GSI2SK"]) for each in some]
@@ -140,12 +140,12 @@ def at_once(seen):
 
 async def test_a_listing_that_stops_early_reads_one_partition(proxied, stored, proxy):
     with proxy.measure() as seen:
-        await InTurn(queries(proxied.client), Parallel()).page()
+        await InTurn(queries(proxied.store), Parallel()).page()
     assert seen.calls == 1
 
 
 async def test_taking_leaves_the_rest_for_later(proxied, stored):
-    in_turn = InTurn(queries(proxied.client), Parallel())
+    in_turn = InTurn(queries(proxied.store), Parallel())
     found = []
     while some := await in_turn.take(11):
         assert len(some) == 11 or in_turn.is_over
@@ -159,7 +159,7 @@ async def test_an_error_in_one_partition_ends_the_listing(proxied, stored, proxy
             pass
 
     for listing in (InTurn, Unordered):
-        listed = listing(queries(proxied.client), Parallel())
+        listed = listing(queries(proxied.store), Parallel())
         with proxy.fault("deny", times=1, skip=5), pytest.raises(PermissionDenied):
             await read(listed)
 
@@ -167,8 +167,8 @@ async def test_an_error_in_one_partition_ends_the_listing(proxied, stored, proxy
 def test_threads_list_the_same(sync_ports, endpoint, boto):
     client = sync_ports.client
     Raw(boto(endpoint), client.table).put(*map(entry, IDS))
-    reader = sync_queries.ShardReader(client, BucketCache())
-    found = sync_queries.BucketQueries(client, reader, Parallel("threadpool"))
+    reader = sync_queries.ShardReader(sync_ports.store, BucketCache())
+    found = sync_queries.BucketQueries(sync_ports.store, reader, Parallel("threadpool"))
     for listed in (sync_queries.IndexedBuckets(NS), sync_queries.IndexedBuckets(NS, None, "api")):
         assert len(found.first_shards(listed, None, 1000)) == COUNT
 

@@ -3,19 +3,21 @@
 from dataclasses import dataclass, field
 
 from zae_limiter._async.engines.dynamodb.client import DynamoClient
-from zae_limiter._async.engines.items.audit import DynamoAudit
-from zae_limiter._async.engines.items.configs import DynamoConfigs
+from zae_limiter._async.engines.dynamodb.store import DynamoStore
+from zae_limiter._async.engines.items.audit import ItemAudit
+from zae_limiter._async.engines.items.configs import ItemConfigs
 from zae_limiter._async.engines.items.context import TableContext
-from zae_limiter._async.engines.items.documents import DynamoDocuments
-from zae_limiter._async.engines.items.entities import DynamoEntities
-from zae_limiter._async.engines.items.namespaces import DynamoNamespaces
-from zae_limiter._async.engines.items.usage.port import DynamoUsage
+from zae_limiter._async.engines.items.documents import ItemDocuments
+from zae_limiter._async.engines.items.entities import ItemEntities
+from zae_limiter._async.engines.items.namespaces import ItemNamespaces
+from zae_limiter._async.engines.items.usage.port import ItemUsage
 from zae_limiter._sync.engines.dynamodb import client as sync_client
+from zae_limiter._sync.engines.dynamodb.store import DynamoStore as SyncDynamoStore
 from zae_limiter._sync.engines.items import configs as sync_configs
 from zae_limiter._sync.engines.items import context as sync_context
 from zae_limiter._sync.engines.items import entities as sync_entities
 from zae_limiter._sync.engines.items import namespaces as sync_namespaces
-from zae_limiter._sync.engines.items.audit import DynamoAudit as SyncDynamoAudit
+from zae_limiter._sync.engines.items.audit import ItemAudit as SyncItemAudit
 from zae_limiter.models.config import ConfigLevel, LevelChange, LevelConfig
 from zae_limiter.models.limit import Limit
 from zae_limiter.runtime.parallel import Parallel
@@ -59,6 +61,7 @@ class Witness:
 @dataclass
 class Ports:
     client: object
+    store: object
     witness: Witness
     configs: object
     entities: object
@@ -71,32 +74,36 @@ class Ports:
 def ports(table, url, request_timeout=TIMEOUT_S):
     client = DynamoClient(table, endpoint_url=url, request_timeout=request_timeout)
     witness = Witness()
-    context = TableContext(client, witness, Parallel(), audit_retention_days=7)
+    parallel = Parallel()
+    store = DynamoStore(client, parallel)
+    context = TableContext(store, witness, parallel, audit_retention_days=7)
     return Ports(
         client,
+        store,
         witness,
-        DynamoConfigs(context),
-        DynamoEntities(context),
-        DynamoNamespaces(context),
-        DynamoAudit(context),
-        DynamoDocuments(context),
-        DynamoUsage(context),
+        ItemConfigs(context),
+        ItemEntities(context),
+        ItemNamespaces(context),
+        ItemAudit(context),
+        ItemDocuments(context),
+        ItemUsage(context),
     )
 
 
 def sync_ports(table, url):
     client = sync_client.DynamoClient(table, endpoint_url=url, request_timeout=TIMEOUT_S)
     witness = Witness()
-    context = sync_context.TableContext(
-        client, witness, Parallel("threadpool"), audit_retention_days=7
-    )
+    parallel = Parallel("threadpool")
+    store = SyncDynamoStore(client, parallel)
+    context = sync_context.TableContext(store, witness, parallel, audit_retention_days=7)
     return Ports(
         client,
+        store,
         witness,
-        sync_configs.DynamoConfigs(context),
-        sync_entities.DynamoEntities(context),
-        sync_namespaces.DynamoNamespaces(context),
-        SyncDynamoAudit(context),
+        sync_configs.ItemConfigs(context),
+        sync_entities.ItemEntities(context),
+        sync_namespaces.ItemNamespaces(context),
+        SyncItemAudit(context),
     )
 
 

@@ -19,8 +19,8 @@ from tests.support.dynamodb.model.ledger import NOTHING, Bucket, Ledger, Used, W
 from tests.support.dynamodb.model.pauses import PauseCheck
 from tests.support.dynamodb.model.table import ModelTable
 from zae_limiter import Limit, RateLimiter, RateLimitExceeded, Repository
+from zae_limiter._async.engines.dynamodb.engine import DynamoEngine
 from zae_limiter._async.engines.dynamodb.open import _prepare
-from zae_limiter._async.engines.items.engine import DynamoEngine
 from zae_limiter.admission.shards.tree import Shard
 from zae_limiter.clock import Deadline
 from zae_limiter.exceptions import ZAELimiterError

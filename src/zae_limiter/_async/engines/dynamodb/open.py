@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from zae_limiter._async import operations
 from zae_limiter._async.engines.dynamodb.client import DynamoClient
+from zae_limiter._async.engines.dynamodb.engine import DynamoEngine
 from zae_limiter._async.engines.dynamodb.provisioning import make_table
 from zae_limiter._async.engines.dynamodb.table_version import (
     read_version_record,
     write_first_record,
 )
-from zae_limiter._async.engines.items.engine import DynamoEngine
 from zae_limiter._version import __version__
 from zae_limiter.clock import ServerClock
 from zae_limiter.dynamodb.table import (

@@ -1,11 +1,10 @@
-"""What the ports of an engine share: client, transactions, audit log, cache listener."""
+"""What the ports of an engine share: store, transactions, audit log, cache listener."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from zae_limiter._async.engines.dynamodb.requests import get_item
 from zae_limiter._async.engines.items.later_writes import LaterWrites
 from zae_limiter._async.engines.items.transactions import TransactionPlan, Transactions
 from zae_limiter.clock import Deadline
@@ -20,7 +19,7 @@ from zae_limiter.runtime.parallel import Parallel
 if TYPE_CHECKING:
     from typing import Protocol
 
-    from zae_limiter._async.engines.dynamodb.client import DynamoClient
+    from zae_limiter._async.engines.items.port import ItemStore
     from zae_limiter.items.stored.attributes import Item
     from zae_limiter.models.entity import Entity
 
@@ -43,25 +42,25 @@ DAY_MS = 86_400_000
 
 
 class TableContext:
-    """One table: its client, and the ways to commit a change, to log it and to tell the cache.
+    """One store of items, and the ways to commit a change, to log it and to tell the cache.
 
     The table keeps usage for ``usage_days``; ``usage_ms`` is the same in milliseconds.
     """
 
     def __init__(
         self,
-        client: DynamoClient,
+        store: ItemStore,
         listener: CacheListener,
         parallel: Parallel,
         audit_retention_days: int,
     ) -> None:
-        self.client = client
+        self.store = store
         self.listener = listener
         self.parallel = parallel
         self.recent_changes = RecentChanges()
         self.active_namespaces = ActiveNamespaces()
-        self.later = LaterWrites(client, parallel)
-        self._transactions = Transactions(client, self.recent_changes)
+        self.later = LaterWrites(store, parallel)
+        self._transactions = Transactions(store, self.recent_changes)
         self.audit_days = audit_retention_days
         self.keep_usage(DEFAULT_USAGE_DAYS)
 
@@ -83,7 +82,7 @@ class TableContext:
         active = self.active_namespaces
         if namespace_id == RESERVED_NAMESPACE or active.is_known(namespace_id):
             return
-        system = await get_item(self.client, keys.system_config(namespace_id))
+        system = await self.store.get(keys.system_config(namespace_id))
         configs.refuse_if_purging(namespace_id, system)
         active.note(namespace_id)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from zae_limiter._async.engines.dynamodb.requests import batch_get, get_item
 from zae_limiter._async.engines.items.context import TableContext
 from zae_limiter._async.engines.items.transactions import TransactionPlan
 from zae_limiter.admission.configuration import Guard
@@ -22,21 +21,21 @@ from zae_limiter.items.stored.attributes import (
 from zae_limiter.items.stored.update import ItemWrite
 
 
-class DynamoDocuments:
+class ItemDocuments:
     """Small JSON documents, one item each."""
 
     def __init__(self, context: TableContext) -> None:
         self._context = context
-        self._client = context.client
+        self._store = context.store
 
     async def get(self, namespace_id: str, key: str) -> dict[str, Any] | None:
-        item = await get_item(self._client, keys.record(namespace_id, key))
+        item = await self._store.get(keys.record(namespace_id, key))
         return None if item is None else decode_document(item)
 
     async def put(self, namespace_id: str, key: str, value: dict[str, Any]) -> None:
         item = _encoded(namespace_id, key, value)
         await self._context.refuse_if_purging(namespace_id)
-        await self._client.call("PutItem", {"Item": item}, repeatable=True)
+        await self._store.put(item)
 
     async def replace(
         self,
@@ -53,7 +52,7 @@ class DynamoDocuments:
         await self._context.refuse_if_purging(namespace_id)
 
         async def plan(deadline: Deadline) -> TransactionPlan[bool]:
-            items = await batch_get(self._client, wanted, consistent=True, deadline=deadline)
+            items = await self._store.get_several(wanted, consistent=True, deadline=deadline)
             before = items.get(record)
             if system.document_revision(before) == value["revision"]:
                 return TransactionPlan(True, [])  # an earlier, unanswered attempt was committed

@@ -5,16 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from zae_limiter import schema
-from zae_limiter._async.engines.dynamodb.requests import (
-    MAX_KEYS,
-    Query,
-    batch_get,
-    batch_get_all,
-    get_item,
-)
 from zae_limiter._async.engines.items.context import TableContext
 from zae_limiter._async.engines.items.partitions import InTurn
-from zae_limiter._async.engines.items.transactions import MAX_ACTIONS, TransactionPlan
+from zae_limiter._async.engines.items.port import MAX_GROUP, MAX_KEYS
+from zae_limiter._async.engines.items.transactions import TransactionPlan
 from zae_limiter.admission.configuration import (
     PlaceChange,
     create_entity,
@@ -26,9 +20,10 @@ from zae_limiter.exceptions import ValidationError
 from zae_limiter.items.sharding.transactions import siblings
 from zae_limiter.items.stored import entities, entity_items, keys
 from zae_limiter.items.stored import guarded_writes as guarded
-from zae_limiter.items.stored.attributes import MAX_DOCUMENT_CHARACTERS, Item, s, text
+from zae_limiter.items.stored.attributes import MAX_DOCUMENT_CHARACTERS, Item, text
 from zae_limiter.items.stored.entity_items import EntityItems
 from zae_limiter.items.stored.keys import Key
+from zae_limiter.items.stored.query import AFTER, BETWEEN, ItemQuery, Range
 from zae_limiter.models.audit import AuditedChange
 from zae_limiter.models.entity import Entity
 from zae_limiter.naming import DEFAULT_RESOURCE
@@ -36,7 +31,7 @@ from zae_limiter.runtime.parallel import agather
 from zae_limiter.schema import BucketKey
 
 OTHER_ACTIONS = 4  # a deletion also writes the entity, the registry, the version and the event
-MAX_ITEMS = MAX_ACTIONS - OTHER_ACTIONS  # actions for limits and buckets: 32 buckets at a time
+MAX_ITEMS = MAX_GROUP - OTHER_ACTIONS  # actions for limits and buckets: 32 buckets at a time
 MAX_NAMED = 1000  # resources in the event of a deletion, which is one item of at most 400 KB
 MIN_INDEX_PAGE = 1000  # in the namespace's index, entities are few among other items
 PARALLEL_QUERIES = 16  # for the buckets of unregistered entities; leaves throughput to acquires
@@ -44,12 +39,12 @@ PARALLEL_QUERIES = 16  # for the buckets of unregistered entities; leaves throug
 Placed = tuple[str, Entity]  # the cursor of a page that starts after an entity, and that entity
 
 
-class DynamoEntities:
+class ItemEntities:
     """Each change and its audit event are one transaction."""
 
     def __init__(self, context: TableContext) -> None:
         self._context = context
-        self._client = context.client
+        self._store = context.store
 
     async def create(
         self, namespace_id: str, entity: Entity, now_ms: int, principal: str | None
@@ -68,7 +63,7 @@ class DynamoEntities:
         async def plan(deadline: Deadline) -> TransactionPlan[None]:
             nonlocal is_retry  # the first attempt reads nothing: most entities are new
             key = keys.entity(namespace_id, entity.id)
-            exists = is_retry and await get_item(self._client, key, deadline) is not None
+            exists = is_retry and await self._store.get(key, deadline) is not None
             event, is_retry = create_entity(entity, exists=exists), True
             writes = [guarded.put_new(item), self._context.log(namespace_id, change, *event)]
             return TransactionPlan(None, writes, change.event_id)
@@ -77,12 +72,12 @@ class DynamoEntities:
         self._context.listener.on_entity_read(namespace_id, entity.id, entity)
 
     async def get(self, namespace_id: str, entity_id: str) -> Entity | None:
-        item = await get_item(self._client, keys.entity(namespace_id, entity_id))
+        item = await self._store.get(keys.entity(namespace_id, entity_id))
         return None if item is None else entities.decode(item)
 
     async def get_many(self, namespace_id: str, entity_ids: Sequence[str]) -> dict[str, Entity]:
         wanted = [keys.entity(namespace_id, entity_id) for entity_id in entity_ids]
-        items = await batch_get_all(self._client, wanted, self._context.parallel)
+        items = await self._store.get_many(wanted)
         registered = map(entities.decode, items.values())
         return {entity.id: entity for entity in registered}
 
@@ -107,13 +102,10 @@ class DynamoEntities:
     async def _page_of_children(
         self, namespace_id: str, parent_id: str, after: str, limit: int | None
     ) -> list[Placed]:
-        condition = "GSI1PK = :parent AND GSI1SK > :after"
-        values = {
-            ":parent": s(schema.gsi1_pk_parent(namespace_id, parent_id)),
-            ":after": s(schema.gsi1_sk_child(after)),
-        }
-        query = Query(self._client, condition, values, index="GSI1", page_size=limit)
-        children = [entities.decode(item) for item in await query.all(limit)]
+        partition = schema.gsi1_pk_parent(namespace_id, parent_id)
+        sort = Range(AFTER, schema.gsi1_sk_child(after))
+        query = ItemQuery(partition, sort, index_name="GSI1", page_size=limit)
+        children = [entities.decode(item) for item in await self._store.query(query).all(limit)]
         return [(child.id, child) for child in children]
 
     # --- all entities of a namespace
@@ -144,22 +136,16 @@ class DynamoEntities:
             position = entities.index_position(namespace_id, after)
             partitions = partitions[partitions.index(text(position["GSI4PK"])) :]
         queries = [
-            Query(
-                self._client,
-                "GSI4PK = :partition",
-                {
-                    ":partition": s(partition),
-                    ":meta": s(schema.sk_meta()),
-                    ":state": s(schema.sk_state()),
-                },
-                index="GSI4",
-                only="SK = :meta OR SK = :state",
+            ItemQuery(
+                partition,
+                index_name="GSI4",
+                only=(schema.sk_meta(), schema.sk_state()),
                 page_size=None if limit is None else max(limit, MIN_INDEX_PAGE),
                 after=position if number == 0 else None,
             )
             for number, partition in enumerate(partitions)
         ]
-        return InTurn(queries, self._context.parallel)
+        return InTurn(list(map(self._store.query, queries)), self._context.parallel)
 
     async def set_parent(
         self,
@@ -176,7 +162,7 @@ class DynamoEntities:
         change = AuditedChange.by(principal, entity_id, now_ms)
 
         async def plan(deadline: Deadline) -> TransactionPlan[Entity | None]:
-            item = await get_item(self._client, keys.entity(namespace_id, entity_id), deadline)
+            item = await self._store.get(keys.entity(namespace_id, entity_id), deadline)
             if item is None:
                 return TransactionPlan(None, [])
             before = entities.decode(item)
@@ -208,7 +194,7 @@ class DynamoEntities:
                     buckets[key] = bucket
         meta = {key: keys.entity(namespace_id, b.entity_id) for key, b in buckets.items()}
         registered = [key for key in listed if key.sk == schema.sk_meta()]
-        items = await batch_get(self._client, [*registered, *meta.values()], consistent=True)
+        items = await self._store.get_several([*registered, *meta.values()], consistent=True)
         unregistered = {b.entity_id for key, b in buckets.items() if meta[key] not in items}
         first_resources = await self._first_resources(namespace_id, sorted(unregistered))
         judged |= unregistered
@@ -238,11 +224,8 @@ class DynamoEntities:
         return first
 
     async def _first_resource(self, namespace_id: str, entity_id: str) -> str | None:
-        condition = "GSI3PK = :entity AND begins_with(GSI3SK, :bucket)"
-        index_key = s(schema.gsi3_pk_entity(namespace_id, entity_id))
-        values = {":entity": index_key, ":bucket": s("BUCKET#")}
-        query = Query(self._client, condition, values, index="GSI3", page_size=1)
-        items = await query.page()
+        query = keys.indexed_buckets(namespace_id, entity_id)._replace(page_size=1)
+        items = await self._store.query(query).page()
         return schema.parse_bucket_pk(text(items[0]["PK"])).resource if items else None
 
     async def delete(
@@ -265,7 +248,7 @@ class DynamoEntities:
             planned = items.first(MAX_ITEMS)
             days = self._context.usage_days
             writes = entity_items.deletions(namespace_id, planned, registry, days)
-            later = self._client.deadline()
+            later = self._store.deadline()
             if planned != items:
                 return TransactionPlan(None, writes, deadline=later)
             everything = deleted.plus(items)
@@ -284,20 +267,18 @@ class DynamoEntities:
         """Read the items of an entity, all shards of its buckets included, and the registry."""
         # Between these sort keys are the limits and the entity, but no usage.
         first, last = schema.sk_config(""), schema.sk_meta()
-        partition = s(schema.pk_entity(namespace_id, entity_id))
-        values = {":pk": partition, ":first": s(first), ":last": s(last)}
-        query = Query(self._client, "PK = :pk AND SK BETWEEN :first AND :last", values)
-        items = await query.all()
+        partition = schema.pk_entity(namespace_id, entity_id)
+        items = await self._store.query(ItemQuery(partition, Range(BETWEEN, first, last))).all()
         limits = [item for item in items if text(item["SK"]) != last]
         meta = [item for item in items if text(item["SK"]) == last]
         registry = keys.entity_config_resources(namespace_id)
         wanted = await self._likely_buckets(namespace_id, entity_id, limits)
         if limits:
             wanted.append(registry)
-        buckets = await batch_get(self._client, wanted, consistent=True)
+        buckets = await self._store.get_several(wanted, consistent=True)
         registry_item = buckets.pop(registry, None)
         while unread := siblings(buckets.values()).difference(buckets):  # the index lags
-            more = await batch_get(self._client, unread, consistent=True)
+            more = await self._store.get_several(unread, consistent=True)
             if not more:
                 break
             buckets |= more
@@ -308,10 +289,7 @@ class DynamoEntities:
         self, namespace_id: str, entity_id: str, limits: list[Item]
     ) -> list[Key]:
         """Return the buckets in the index, which may lag, and those that the limits suggest."""
-        condition = "GSI3PK = :entity AND begins_with(GSI3SK, :bucket)"
-        index_key = s(schema.gsi3_pk_entity(namespace_id, entity_id))
-        values = {":entity": index_key, ":bucket": s("BUCKET#")}
-        indexed = await Query(self._client, condition, values, index="GSI3").all()
+        indexed = await self._store.query(keys.indexed_buckets(namespace_id, entity_id)).all()
         likely = [
             keys.bucket(namespace_id, entity_id, resource)
             for resource in EntityItems(limits=tuple(limits)).limit_resources

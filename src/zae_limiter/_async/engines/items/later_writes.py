@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Hashable
 from functools import partial
 from typing import NamedTuple
 
-from zae_limiter._async.engines.dynamodb.client import DynamoClient
+from zae_limiter._async.engines.items.port import ItemStore
 from zae_limiter.clock import Deadline
 from zae_limiter.exceptions import ZAELimiterError
 from zae_limiter.quiet_logging import quiet_logger
@@ -45,9 +45,9 @@ class LaterWrites:
     """
 
     def __init__(
-        self, client: DynamoClient, parallel: Parallel, retry_after_s: float = RETRY_AFTER_S
+        self, store: ItemStore, parallel: Parallel, retry_after_s: float = RETRY_AFTER_S
     ) -> None:
-        self._client = client
+        self._store = store
         self._background = ABackground(parallel)
         self._retry_after_s = retry_after_s
         self._retry_at_s = 0.0
@@ -119,7 +119,7 @@ class LaterWrites:
         is_made = False
         self._making.add(key)
         try:
-            await later.write(self._client.deadline())
+            await later.write(self._store.deadline())
             is_made = True
         except ZAELimiterError:
             logger.debug("could not write %r, will retry", key, exc_info=True)

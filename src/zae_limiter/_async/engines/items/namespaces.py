@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from zae_limiter import schema
-from zae_limiter._async.engines.dynamodb.requests import Query, batch_delete, batch_get, get_item
 from zae_limiter._async.engines.items.context import TableContext
 from zae_limiter._async.engines.items.partitions import InTurn
-from zae_limiter._async.engines.items.transactions import MAX_ACTIONS, TransactionPlan
+from zae_limiter._async.engines.items.port import MAX_GROUP
+from zae_limiter._async.engines.items.transactions import TransactionPlan
 from zae_limiter.admission.configuration import (
     ACTIVE,
     DELETED,
@@ -23,23 +23,23 @@ from zae_limiter.clock import Deadline
 from zae_limiter.exceptions import NamespaceNotFoundError
 from zae_limiter.items.stored import config_writes, keys, system
 from zae_limiter.items.stored import guarded_writes as guarded
-from zae_limiter.items.stored.attributes import s
 from zae_limiter.items.stored.keys import Key
+from zae_limiter.items.stored.query import PREFIX, ItemQuery, Range
 from zae_limiter.items.stored.update import ItemDelete, ItemUpdate, ItemWrite
 from zae_limiter.models.audit import AuditedChange, namespace_subject
 from zae_limiter.models.entity import Namespace
 from zae_limiter.naming import RESERVED_NAMESPACE, new_namespace_id
 
 MAX_PASSES = 2  # passes of one purge over the index
-MAX_NAMES = MAX_ACTIONS // 3  # a namespace has an item by name, one by id, and an event
+MAX_NAMES = MAX_GROUP // 3  # a namespace has an item by name, one by id, and an event
 
 
-class DynamoNamespaces:
+class ItemNamespaces:
     """Each step is one transaction. A purge takes many transactions, and can be resumed."""
 
     def __init__(self, context: TableContext) -> None:
         self._context = context
-        self._client = context.client
+        self._store = context.store
         self._passes: dict[str, list[InTurn]] = {}  # the passes of each purge in progress
 
     async def register(
@@ -58,8 +58,8 @@ class DynamoNamespaces:
         new = {name: register_namespace(new_namespace_id(), name, now_ms) for name in names}
 
         async def plan(deadline: Deadline) -> TransactionPlan[dict[str, str]]:
-            items = await batch_get(
-                self._client, map(keys.namespace_by_name, names), consistent=True, deadline=deadline
+            items = await self._store.get_several(
+                map(keys.namespace_by_name, names), consistent=True, deadline=deadline
             )
             found = map(system.decode_namespace, items.values())
             ids = {namespace.name: namespace.namespace_id for namespace in found}
@@ -76,19 +76,19 @@ class DynamoNamespaces:
         return await self._context.commit(RESERVED_NAMESPACE, plan)
 
     async def find(self, name: str) -> Namespace | None:
-        item = await get_item(self._client, keys.namespace_by_name(name))
+        item = await self._store.get(keys.namespace_by_name(name))
         return None if item is None else system.decode_namespace(item)
 
     async def all(self) -> list[Namespace]:
-        values = {":pk": s(schema.pk_system(RESERVED_NAMESPACE)), ":sk": s(system.ID_PREFIX)}
-        query = Query(self._client, "PK = :pk AND begins_with(SK, :sk)", values)
-        namespaces = map(system.decode_namespace, await query.all())
+        sort = Range(PREFIX, system.ID_PREFIX)
+        query = ItemQuery(schema.pk_system(RESERVED_NAMESPACE), sort)
+        namespaces = map(system.decode_namespace, await self._store.query(query).all())
         return sorted(namespaces, key=lambda namespace: (namespace.name, namespace.namespace_id))
 
     async def soft_delete(self, name: str, now_ms: int, principal: str | None = None) -> str:
         async def plan(deadline: Deadline) -> TransactionPlan[str]:
             key = keys.namespace_by_name(name)
-            item = await get_item(self._client, key, deadline)
+            item = await self._store.get(key, deadline)
             before = None if item is None else system.decode_namespace(item)
             after, event = delete_namespace(before, name, now_ms)
             writes = [
@@ -104,7 +104,7 @@ class DynamoNamespaces:
         async def plan(deadline: Deadline) -> TransactionPlan[str]:
             before = await self._by_id(namespace_id, deadline)
             after, event = recover_namespace(before, namespace_id)
-            by_name = await get_item(self._client, keys.namespace_by_name(after.name), deadline)
+            by_name = await self._store.get(keys.namespace_by_name(after.name), deadline)
             check_free(after, is_taken=by_name is not None)
             writes = [
                 guarded.put_new(system.encode_by_name(after)),
@@ -158,7 +158,7 @@ class DynamoNamespaces:
                 return 0
             wanted = [key for key in batch if key != mark]
             try:
-                await batch_delete(self._client, wanted, self._context.parallel)
+                await self._store.delete_many(wanted)
             finally:
                 self._context.recent_changes.note(namespace_id)
             if wanted or (batch and len(passes) == 1):
@@ -166,13 +166,7 @@ class DynamoNamespaces:
 
     def _pass(self, namespace_id: str, limit: int) -> InTurn:
         queries = [
-            Query(
-                self._client,
-                "GSI4PK = :partition",
-                {":partition": s(partition)},
-                index="GSI4",
-                page_size=limit,
-            )
+            self._store.query(ItemQuery(partition, index_name="GSI4", page_size=limit))
             for partition in schema.gsi4_partitions(namespace_id)
         ]
         return InTurn(queries, self._context.parallel)
@@ -197,7 +191,7 @@ class DynamoNamespaces:
         await self._context.commit(RESERVED_NAMESPACE, plan)
 
     async def _by_id(self, namespace_id: str, deadline: Deadline) -> Namespace | None:
-        item = await get_item(self._client, keys.namespace_by_id(namespace_id), deadline)
+        item = await self._store.get(keys.namespace_by_id(namespace_id), deadline)
         return None if item is None else system.decode_namespace(item)
 
     def _log(

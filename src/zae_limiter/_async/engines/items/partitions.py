@@ -6,7 +6,7 @@ import heapq
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from zae_limiter._async.engines.dynamodb.requests import Query
+from zae_limiter._async.engines.items.port import ItemPages
 from zae_limiter.items.stored.attributes import Item
 from zae_limiter.runtime.parallel import Parallel, agather
 
@@ -22,11 +22,11 @@ class InTurn:
     listed in a few round trips, and a page of a large store reads one partition.
     """
 
-    def __init__(self, queries: Sequence[Query], parallel: Parallel) -> None:
+    def __init__(self, queries: Sequence[ItemPages], parallel: Parallel) -> None:
         self._unread = deque(queries)
         self._parallel = parallel
-        self._current: Query | None = None
-        self._ahead: deque[tuple[Query, list[Item]]] = deque()
+        self._current: ItemPages | None = None
+        self._ahead: deque[tuple[ItemPages, list[Item]]] = deque()
         self._left: list[Item] = []  # the rest of a page
         self._width = 1
         self.count = 0  # entries taken so far
@@ -74,9 +74,9 @@ class Merged:
     """Reads all entries in the order of ``position``, which is also that of each partition."""
 
     def __init__(
-        self, queries: Sequence[Query], parallel: Parallel, position: Callable[[Item], str]
+        self, queries: Sequence[ItemPages], parallel: Parallel, position: Callable[[Item], str]
     ) -> None:
-        self._sources: list[tuple[Query, deque[Item]]] = [(query, deque()) for query in queries]
+        self._sources: list[tuple[ItemPages, deque[Item]]] = [(query, deque()) for query in queries]
         self._parallel = parallel
         self._position = position
 
@@ -130,7 +130,7 @@ class Merged:
 class Unordered:
     """Reads all entries in no order, several partitions at a time."""
 
-    def __init__(self, queries: Sequence[Query], parallel: Parallel) -> None:
+    def __init__(self, queries: Sequence[ItemPages], parallel: Parallel) -> None:
         self._queries = list(queries)
         self._parallel = parallel
 

@@ -6,94 +6,36 @@ unchanged. After a conflict with another writer the change is planned again.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
-from zae_limiter._async.engines.dynamodb.requests import BoundedBackoff
+from zae_limiter._async.engines.items.backoff import BoundedBackoff
 from zae_limiter.clock import Deadline
-from zae_limiter.dynamodb import expressions
-from zae_limiter.exceptions import InfrastructureError, RateLimiterUnavailable
+from zae_limiter.exceptions import RateLimiterUnavailable
 from zae_limiter.items.recent_changes import RecentChanges
 from zae_limiter.items.stored import configs
 from zae_limiter.items.stored.attributes import REVISION, s
 from zae_limiter.items.stored.update import ItemWrite
-from zae_limiter.store_errors import Throttled
-from zae_limiter.transport.errors import TransactionCanceled
+from zae_limiter.store_errors import Conflict
 
 if TYPE_CHECKING:  # functions call by a client of their own
-    from zae_limiter._async.engines.dynamodb.client import DynamoClient
-
-__all__ = ["MAX_ACTIONS", "Conflict", "TransactionPlan", "Transactions", "transact"]
+    from zae_limiter._async.engines.items.port import ItemStore
 
 T = TypeVar("T")
 
-MAX_ACTIONS = 100  # DynamoDB's bound of one transaction
 PATIENCE = 10  # a change is retried for this many request timeouts while other writers win
-
-CONFLICT = "TransactionConflict"
-# "None" is the code of an action that had no part in the cancellation.
-CONFLICTS = frozenset({"ConditionalCheckFailed", CONFLICT, "None"})
-
-Conflict = TransactionCanceled | Throttled
-
-
-async def transact(
-    client: DynamoClient,
-    actions: Sequence[ItemWrite],
-    deadline: Deadline,
-    *,
-    repeatable: bool = False,
-    revision: str = "",
-) -> Conflict | None:
-    """Write all actions or none. Return None on success, else the conflict with another writer.
-
-    Raises if the transaction failed for any other reason, or if its outcome is unknown.
-    A ``repeatable`` transaction is sent again if no answer comes. ``revision`` is an id that only
-    this change writes: an item that carries it shows that an unanswered attempt was committed.
-    """
-    assert len(actions) <= MAX_ACTIONS, "the caller splits larger changes"
-    body = {
-        "TransactItems": [expressions.action(each, client.table) for each in actions],
-        "ClientRequestToken": os.urandom(16).hex(),
-    }
-    try:
-        await client.call("TransactWriteItems", body, deadline=deadline, repeatable=repeatable)
-    except TransactionCanceled as canceled:
-        return None if _was_committed(canceled, revision) else _conflict(canceled, client.table)
-    except Throttled as throttled:
-        if CONFLICT not in throttled.code:
-            raise
-        return throttled
-    return None
-
-
-def _was_committed(canceled: TransactionCanceled, revision: str) -> bool:
-    return any(
-        reason.item is not None and reason.item.get(REVISION) == s(revision)
-        for reason in canceled.reasons
-    )
-
-
-def _conflict(canceled: TransactionCanceled, table: str) -> TransactionCanceled:
-    """Return the conflict; raise if the transaction failed for any other reason."""
-    for reason in canceled.reasons:
-        if reason.code not in CONFLICTS:
-            raise InfrastructureError(
-                f"DynamoDB refused a change of table {table!r} ({reason.code}): {reason.message}"
-            ) from canceled
-    return canceled
 
 
 class TransactionPlan(NamedTuple, Generic[T]):
-    """One attempt of a change: the actions to write, and the result once they are written.
+    """One attempt of a change: its writes, and the result once they are made.
 
-    A plan without actions changes nothing. ``transact`` explains ``revision``. A plan that took
-    long gives the write a ``deadline`` of its own.
+    A plan without writes changes nothing. ``revision`` is an id that only this change writes: an
+    item that carries it shows that an unanswered attempt was committed. A plan that took long gives
+    the writes a ``deadline`` of their own.
     """
 
     result: T
-    actions: Sequence[ItemWrite]
+    writes: Sequence[ItemWrite]
     revision: str = ""
     deadline: Deadline | None = None
 
@@ -101,29 +43,28 @@ class TransactionPlan(NamedTuple, Generic[T]):
 class Transactions:
     """Commits changes; each is planned again after a conflict with another writer."""
 
-    def __init__(self, client: DynamoClient, recent_changes: RecentChanges) -> None:
-        self._client = client
+    def __init__(self, store: ItemStore, recent_changes: RecentChanges) -> None:
+        self._store = store
         self._recent_changes = recent_changes
 
     async def commit(
         self, namespace_id: str, plan: Callable[[Deadline], Awaitable[TransactionPlan[T]]]
     ) -> T:
         """Plan and write until there is no conflict. An outage is raised after one timeout."""
-        backoff = BoundedBackoff(Deadline(PATIENCE * self._client.request_timeout))
+        backoff = BoundedBackoff(Deadline(PATIENCE * self._store.request_timeout))
         while True:
-            deadline = self._client.deadline()
+            deadline = self._store.deadline()
             planned = await plan(deadline)
-            if not planned.actions:
+            if not planned.writes:
                 return planned.result
             conflict = await self._write(namespace_id, planned, planned.deadline or deadline)
             if conflict is None:
                 return planned.result
-            if isinstance(conflict, TransactionCanceled):
-                for reason in conflict.reasons:  # one reason may be the mark of a purge
-                    configs.refuse_if_purging(namespace_id, reason.item)
+            for item in conflict.items:  # one may be the mark of a purge
+                configs.refuse_if_purging(namespace_id, item)
             if not await backoff.pause():
                 raise RateLimiterUnavailable(
-                    f"other writers keep changing the same items of table {self._client.table!r}; "
+                    f"other writers keep changing the same items of table {self._store.name!r}; "
                     "retry later",
                     cause=conflict,
                 ) from conflict
@@ -131,9 +72,15 @@ class Transactions:
     async def _write(
         self, namespace_id: str, plan: TransactionPlan[T], deadline: Deadline
     ) -> Conflict | None:
+        """Return the conflict with another writer, if there was one."""
         try:
-            return await transact(
-                self._client, plan.actions, deadline, repeatable=True, revision=plan.revision
+            await self._store.write_group(plan.writes, deadline, repeatable=True)
+        except Conflict as conflict:
+            was_committed = any(
+                item is not None and item.get(REVISION) == s(plan.revision)
+                for item in conflict.items
             )
+            return None if was_committed else conflict
         finally:  # also if the outcome is unknown
             self._recent_changes.note(namespace_id)
+        return None

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 from zae_limiter._sync.engines.dynamodb.client import DynamoClient
-from zae_limiter._sync.engines.dynamodb.requests import get_item
+from zae_limiter._sync.engines.dynamodb.store import get_item
 from zae_limiter._sync.engines.dynamodb.table_version import read_version_record
 from zae_limiter.clock import Deadline
 from zae_limiter.dynamodb import expressions, table

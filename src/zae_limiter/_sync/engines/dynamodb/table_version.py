@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 from zae_limiter._sync.engines.dynamodb.client import DynamoClient
-from zae_limiter._sync.engines.dynamodb.requests import get_item
+from zae_limiter._sync.engines.dynamodb.store import get_item
 from zae_limiter.dynamodb import foreign
 from zae_limiter.exceptions import InfrastructureNotFoundError, PermissionDenied
 from zae_limiter.items.stored import keys, system

@@ -62,7 +62,7 @@ UNKNOWN = (NoAnswer, ServerFault)
 MAY_BE_COMMITTED = (Applied, *UNKNOWN)
 
 
-class DynamoBuckets:
+class ItemBuckets:
     """The bucket store of the ports, over one table."""
 
     def __init__(
@@ -74,15 +74,15 @@ class DynamoBuckets:
         rejection_cache_ttl: float,
         max_shards: int,
     ) -> None:
-        client = self._client = table.client
+        store = self._store = table.store
         self._table = table
         self._cache = cache
         self._counters = counters
-        reader = ShardReader(client, cache)
+        reader = ShardReader(store, cache)
         self._noted = NotedTallies()
         self._usage_rows = UsageRows(table)
-        self._resources = ResourcesInUse(client, table.later)
-        self._queries = BucketQueries(client, reader, table.parallel)
+        self._resources = ResourcesInUse(store, table.later)
+        self._queries = BucketQueries(store, reader, table.parallel)
         self._manual_refill = ManualRefill(
             table, cache, reader, resources=self._resources, usage_rows=self._usage_rows
         )
@@ -99,9 +99,9 @@ class DynamoBuckets:
         self, reader: ShardReader, max_shards: int, rejection_cache_ttl: float
     ) -> ShardRouter:
         """Build the path of a write: router, group commit, write loop, one conditional write."""
-        table, client = self._table, self._client
+        table, store = self._table, self._store
         cache, counters, usage_rows = self._cache, self._counters, self._usage_rows
-        writer, upkeep = ConditionalWriter(client), BucketUpkeep(table, cache)
+        writer, upkeep = ConditionalWriter(store), BucketUpkeep(table, cache)
         throttled = ThrottledItems()
         write_loop = WriteLoop(
             writer,
@@ -116,7 +116,7 @@ class DynamoBuckets:
         )
         group_commit = GroupCommit(write_loop)
         multi_shard = MultiShardWriter(
-            client,
+            store,
             writer,
             group_commit,
             reader,
@@ -125,7 +125,7 @@ class DynamoBuckets:
             usage_rows=usage_rows,
         )
         self.resharder = Resharder(
-            client,
+            store,
             writer,
             reader,
             upkeep,
@@ -238,7 +238,7 @@ class DynamoBuckets:
     ) -> bool:
         bucket_id = BucketId(namespace_id, entity_id, resource)
         if in_force is not None and in_force.has_quota_among(amounts):
-            deadline = self._client.deadline()
+            deadline = self._store.deadline()
             self._router.update_limits(bucket_id, in_force, lambda: now_ms, deadline)
         return self._manual_refill.top_up(bucket_id, amounts, in_force, now_ms, principal)
 
@@ -265,7 +265,7 @@ class DynamoBuckets:
         A caller that waits behind another write can be cancelled. Once it leads a write, that write
         is finished first.
         """
-        deadline = request.deadline or self._client.deadline()
+        deadline = request.deadline or self._store.deadline()
         pending = PendingChange.of_charge(namespace_id, request.charges[0], request, deadline)
         outcome: Outcome
         judged = self._rejections.judge(pending, request.now_ms)
@@ -287,7 +287,7 @@ class DynamoBuckets:
         self, namespace_id: str, request: ChargeRequest, receipt: Receipt[ChargeOutcome]
     ) -> ChargeOutcome:
         """Charge several buckets, all or none."""
-        deadline = request.deadline or self._client.deadline()
+        deadline = request.deadline or self._store.deadline()
         outcome = shield(partial(self._cascade.charge, namespace_id, request, deadline, receipt))
         self._look_at_thresholds(namespace_id, request)
         return outcome
@@ -325,7 +325,7 @@ class DynamoBuckets:
     def _renew(
         self, namespace_id: str, renewals: tuple[Renewal, ...], clock: Clock
     ) -> list[RenewalOutcome]:
-        deadline, pending = self._client.deadline(), []
+        deadline, pending = self._store.deadline(), []
         for each in renewals:
             change = BucketChange(
                 each.in_force,
@@ -349,7 +349,7 @@ class DynamoBuckets:
         clock: Clock,
         receipt: Receipt[Sequence[Unsettled]],
     ) -> None:
-        deadline = self._client.deadline()
+        deadline = self._store.deadline()
         pending = [
             PendingChange.of_settlement(namespace_id, each, clock, deadline) for each in settlements
         ]

@@ -10,9 +10,8 @@ from functools import partial
 from typing import NamedTuple, NoReturn
 
 from zae_limiter import schema
-from zae_limiter._sync.engines.dynamodb.client import DynamoClient
-from zae_limiter._sync.engines.dynamodb.requests import Query, batch_get, batch_get_all
 from zae_limiter._sync.engines.items.partitions import InTurn, Merged, Unordered
+from zae_limiter._sync.engines.items.port import ItemPages, ItemStore
 from zae_limiter._sync.engines.items.sharding.shard_reader import ShardReader
 from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.report import bucket_states, counted_state, resource_capacity
@@ -22,9 +21,10 @@ from zae_limiter.exceptions import IncompatibleSchemaError
 from zae_limiter.items.sharding.known_shards import whole_image
 from zae_limiter.items.stored import bucket as bucket_item
 from zae_limiter.items.stored import entities, keys
-from zae_limiter.items.stored.attributes import Item, s, text
+from zae_limiter.items.stored.attributes import Item, text
 from zae_limiter.items.stored.bucket import StoredBucket
 from zae_limiter.items.stored.keys import BucketId, Key
+from zae_limiter.items.stored.query import BETWEEN, ItemQuery, Range
 from zae_limiter.models.bucket import BucketEntry, BucketState, ResourceCapacity
 from zae_limiter.runtime.parallel import Parallel
 
@@ -56,8 +56,8 @@ class ReadBuckets(NamedTuple):
 class BucketQueries:
     """Finds buckets through the indexes, which hold keys only, and reads the items by key."""
 
-    def __init__(self, client: DynamoClient, reader: ShardReader, parallel: Parallel) -> None:
-        self._client = client
+    def __init__(self, store: ItemStore, reader: ShardReader, parallel: Parallel) -> None:
+        self._store = store
         self._reader = reader
         self._parallel = parallel
 
@@ -100,7 +100,7 @@ class BucketQueries:
 
     def _children(self, namespace_id: str, entity_ids: set[str]) -> set[str]:
         wanted = [keys.entity(namespace_id, entity_id) for entity_id in sorted(entity_ids)]
-        items = batch_get(self._client, wanted, consistent=False)
+        items = self._store.get_several(wanted, consistent=False)
         registered = [entities.decode(item) for item in items.values()]
         return {entity.id for entity in registered if not entity.is_parent}
 
@@ -119,15 +119,15 @@ class BucketQueries:
         return images
 
     def _shards(self, bucket_id: BucketId) -> list[StoredBucket]:
-        shards = self._reader.read_all(bucket_id, None, self._client.deadline())
+        shards = self._reader.read_all(bucket_id, None, self._store.deadline())
         return [bucket_item.in_full(each.item) for each in shards.values()]
 
     def _read(self, wanted: list[Key], *, consistent: bool = True) -> ReadBuckets:
         """Read buckets by key; those that were split or merged meanwhile are read once more."""
         if consistent:
-            items = batch_get_all(self._client, wanted, self._parallel)
+            items = self._store.get_many(wanted)
         else:
-            items = batch_get(self._client, wanted, consistent=False)
+            items = self._store.get_several(wanted, consistent=False)
         found = ReadBuckets({}, {})
         read: dict[BucketId, list[StoredBucket]] = {}
         for key, item in items.items():
@@ -205,19 +205,19 @@ class BucketQueries:
         first_shards: list[Key] = []
         if listed.resource is not None:
             size = limit // schema.PARTITIONS * 2 + MIN_PARTITION_PAGE
-            queries = listed.queries(self._client, after, size)
+            queries = listed.pages(self._store, after, size)
             merged = Merged(queries, self._parallel, lambda entry: text(entry["GSI2SK"]))
             while len(first_shards) < limit and (entries := merged.take(limit)):
                 first_shards += _first_shards(entries)
         else:
-            queries = listed.queries(self._client, after, max(limit, MIN_INDEX_PAGE))
+            queries = listed.pages(self._store, after, max(limit, MIN_INDEX_PAGE))
             in_turn = InTurn(queries, self._parallel)
             while len(first_shards) < limit and (entries := in_turn.page()):
                 first_shards += _first_shards(entries)
         return first_shards[:limit]
 
     def _keys(self, namespace_id: str, entity_id: str | None, resource: str | None) -> list[Key]:
-        queries = IndexedBuckets(namespace_id, entity_id, resource).queries(self._client)
+        queries = IndexedBuckets(namespace_id, entity_id, resource).pages(self._store)
         return [Key.of(item) for item in Unordered(queries, self._parallel).all()]
 
 
@@ -232,28 +232,28 @@ class IndexedBuckets(NamedTuple):
     entity_id: str | None = None
     resource: str | None = None
 
-    def queries(
+    def pages(
         self,
-        client: DynamoClient,
+        store: ItemStore,
         after: tuple[str, str] | None = None,
         page_size: int | None = None,
-    ) -> list[Query]:
+    ) -> list[ItemPages]:
         """Return the queries of their keys, starting after the first shard of a bucket."""
         if self.entity_id is not None:
             partition = schema.gsi3_pk_entity(self.namespace_id, self.entity_id)
             first = _BUCKETS if after is None else schema.gsi3_sk_bucket(after[1], 0) + _AFTER
-            return [_sorted_query(client, "GSI3", partition, first, page_size)]
+            return [store.query(_sorted("GSI3", partition, first, page_size))]
         if self.resource is not None:
             first = _BUCKETS if after is None else schema.gsi2_sk_bucket(after[0], 0) + _AFTER
             return [
-                _sorted_query(client, "GSI2", partition, first, page_size)
+                store.query(_sorted("GSI2", partition, first, page_size))
                 for partition in schema.gsi2_partitions(self.namespace_id, self.resource)
             ]
-        return self._queries_of_all(client, after, page_size)
+        return list(map(store.query, self._queries_of_all(after, page_size)))
 
     def _queries_of_all(
-        self, client: DynamoClient, after: tuple[str, str] | None, page_size: int | None
-    ) -> list[Query]:
+        self, after: tuple[str, str] | None, page_size: int | None
+    ) -> list[ItemQuery]:
         """Return queries of an index that has no sort key and lists everything."""
         partitions, position = schema.gsi4_partitions(self.namespace_id), None
         if after is not None:
@@ -262,12 +262,10 @@ class IndexedBuckets(NamedTuple):
             position = {**key.attributes, **index_key}  # also if the bucket has expired
             partitions = partitions[partitions.index(text(index_key["GSI4PK"])) :]
         return [
-            Query(
-                client,
-                "GSI4PK = :pk",
-                {":pk": s(partition), ":state": s(schema.sk_state())},
-                index="GSI4",
-                only="SK = :state",
+            ItemQuery(
+                partition,
+                index_name="GSI4",
+                only=(schema.sk_state(),),
                 page_size=page_size,
                 after=position if number == 0 else None,
             )
@@ -275,16 +273,8 @@ class IndexedBuckets(NamedTuple):
         ]
 
 
-def _sorted_query(
-    client: DynamoClient, index: str, partition: str, first: str, page_size: int | None
-) -> Query:
-    return Query(
-        client,
-        f"{index}PK = :pk AND {index}SK BETWEEN :first AND :last",
-        {":pk": s(partition), ":first": s(first), ":last": s(_AFTER_BUCKETS)},
-        index=index,
-        page_size=page_size,
-    )
+def _sorted(index: str, partition: str, first: str, page_size: int | None) -> ItemQuery:
+    return ItemQuery(partition, Range(BETWEEN, first, _AFTER_BUCKETS), index, page_size=page_size)
 
 
 def _first_shards(entries: list[Item]) -> list[Key]:

@@ -7,23 +7,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from zae_limiter import schema
-from zae_limiter._sync.engines.dynamodb.requests import (
-    ItemsByKey,
-    Query,
-    batch_get,
-    batch_get_all,
-    get_item,
-    transact_get,
-)
 from zae_limiter._sync.engines.items.context import TableContext
 from zae_limiter._sync.engines.items.transactions import TransactionPlan
 from zae_limiter.admission.configuration import ConfigBatch, Revised
 from zae_limiter.clock import Deadline
 from zae_limiter.items.stored import config_writes, configs, entities, keys, registries
 from zae_limiter.items.stored import guarded_writes as guarded
-from zae_limiter.items.stored.attributes import Item, s, text
+from zae_limiter.items.stored.attributes import Item, text
 from zae_limiter.items.stored.batches import BatchPlan
-from zae_limiter.items.stored.keys import Key
+from zae_limiter.items.stored.keys import ItemsByKey, Key
+from zae_limiter.items.stored.query import AFTER, ItemQuery, Range
 from zae_limiter.items.stored.update import ItemWrite
 from zae_limiter.models.audit import AuditedChange
 from zae_limiter.models.config import (
@@ -36,15 +29,15 @@ from zae_limiter.models.config import (
 from zae_limiter.models.entity import Entity
 from zae_limiter.naming import DEFAULT_RESOURCE
 
-__all__ = ["DynamoConfigs"]
+__all__ = ["ItemConfigs"]
 
 
-class DynamoConfigs:
+class ItemConfigs:
     """One item per level. Each change, its audit event and the version are one transaction."""
 
     def __init__(self, context: TableContext) -> None:
         self._context = context
-        self._client = context.client
+        self._store = context.store
 
     # --- all levels
 
@@ -71,10 +64,9 @@ class DynamoConfigs:
         if shared is None:
             wanted += _level_keys(namespace_id, *_shared_levels(resource))
         if fresh:
-            items = transact_get(self._client, wanted, deadline)
+            items = self._store.get_at_once(wanted, deadline)
         else:
-            items = batch_get(
-                self._client,
+            items = self._store.get_several(
                 [*wanted, keys.bucket(namespace_id, entity_id, resource)],
                 consistent=self._context.recent_changes.is_recent(namespace_id),
                 deadline=deadline,
@@ -118,7 +110,7 @@ class DynamoConfigs:
 
     def get(self, namespace_id: str, entity_id: str, resource: str) -> LevelConfig | None:
         key = configs.key(namespace_id, ConfigLevel(entity_id, resource))
-        return configs.decode(get_item(self._client, key))
+        return configs.decode(self._store.get(key))
 
     def change(
         self, namespace_id: str, change: LevelChange, *, now_ms: int, principal: str | None
@@ -128,10 +120,10 @@ class DynamoConfigs:
 
         def plan(deadline: Deadline) -> TransactionPlan[Revised[LevelConfig]]:
             if change.may_delete:  # a deleted level is uncounted
-                items = batch_get(self._client, [key, registry], consistent=True, deadline=deadline)
+                items = self._store.get_several([key, registry], consistent=True, deadline=deadline)
                 before, counts = items.get(key), items.get(registry)
             else:
-                before, counts = get_item(self._client, key, deadline), None
+                before, counts = self._store.get(key, deadline), None
             revised = configs.revise(change, before)
             if revised.event is None:
                 if not change.deletes_limits:
@@ -149,7 +141,7 @@ class DynamoConfigs:
         self, namespace_id: str, levels: Sequence[ConfigLevel]
     ) -> dict[ConfigLevel, LevelConfig]:
         by_key = {configs.key(namespace_id, level): level for level in levels}
-        items = batch_get_all(self._client, list(by_key), self._context.parallel)
+        items = self._store.get_many(list(by_key))
         decoded = {by_key[key]: configs.decode(item) for key, item in items.items()}
         return {level: config for level, config in decoded.items() if config is not None}
 
@@ -161,7 +153,7 @@ class DynamoConfigs:
 
         def plan(deadline: Deadline) -> TransactionPlan[int | None]:
             nonlocal places
-            items = batch_get(self._client, planner.keys(), consistent=True, deadline=deadline)
+            items = self._store.get_several(planner.keys(), consistent=True, deadline=deadline)
             if planner.is_refused(items):
                 return TransactionPlan(None, [])
             planned = planner.actions(items)
@@ -176,23 +168,20 @@ class DynamoConfigs:
     # --- listings
 
     def resources_with_defaults(self, namespace_id: str) -> list[str]:
-        registry = get_item(self._client, keys.resources(namespace_id))
+        registry = self._store.get(keys.resources(namespace_id))
         return registries.registered_resources(registry)
 
     def resources_with_entity_configs(self, namespace_id: str) -> list[str]:
-        registry = get_item(self._client, keys.entity_config_resources(namespace_id))
+        registry = self._store.get(keys.entity_config_resources(namespace_id))
         return registries.registered_resources(registry)
 
     def configured_entities(
         self, namespace_id: str, resource: str, after: str, limit: int | None
     ) -> list[str]:
-        condition = "GSI3PK = :pk"
-        values = {":pk": s(schema.gsi3_pk_entity_config(namespace_id, resource))}
-        if after:
-            condition += " AND GSI3SK > :after"
-            values[":after"] = s(schema.gsi3_sk_entity_config(after))
-        query = Query(self._client, condition, values, index="GSI3", page_size=limit)
-        return [text(item["GSI3SK"]) for item in query.all(limit)]
+        sort = Range(AFTER, schema.gsi3_sk_entity_config(after)) if after else None
+        partition = schema.gsi3_pk_entity_config(namespace_id, resource)
+        query = ItemQuery(partition, sort, index_name="GSI3", page_size=limit)
+        return [text(item["GSI3SK"]) for item in self._store.query(query).all(limit)]
 
 
 def _own_levels(entity_id: str, resource: str) -> tuple[ConfigLevel, ConfigLevel]:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from zae_limiter._sync.engines.dynamodb.requests import batch_get, get_item
 from zae_limiter._sync.engines.items.context import TableContext
 from zae_limiter._sync.engines.items.transactions import TransactionPlan
 from zae_limiter.admission.configuration import Guard
@@ -24,21 +23,21 @@ from zae_limiter.items.stored.attributes import (
 from zae_limiter.items.stored.update import ItemWrite
 
 
-class DynamoDocuments:
+class ItemDocuments:
     """Small JSON documents, one item each."""
 
     def __init__(self, context: TableContext) -> None:
         self._context = context
-        self._client = context.client
+        self._store = context.store
 
     def get(self, namespace_id: str, key: str) -> dict[str, Any] | None:
-        item = get_item(self._client, keys.record(namespace_id, key))
+        item = self._store.get(keys.record(namespace_id, key))
         return None if item is None else decode_document(item)
 
     def put(self, namespace_id: str, key: str, value: dict[str, Any]) -> None:
         item = _encoded(namespace_id, key, value)
         self._context.refuse_if_purging(namespace_id)
-        self._client.call("PutItem", {"Item": item}, repeatable=True)
+        self._store.put(item)
 
     def replace(
         self,
@@ -55,7 +54,7 @@ class DynamoDocuments:
         self._context.refuse_if_purging(namespace_id)
 
         def plan(deadline: Deadline) -> TransactionPlan[bool]:
-            items = batch_get(self._client, wanted, consistent=True, deadline=deadline)
+            items = self._store.get_several(wanted, consistent=True, deadline=deadline)
             before = items.get(record)
             if system.document_revision(before) == value["revision"]:
                 return TransactionPlan(True, [])  # an earlier, unanswered attempt was committed

@@ -14,7 +14,7 @@ from collections.abc import Callable, Hashable
 from functools import partial
 from typing import NamedTuple
 
-from zae_limiter._sync.engines.dynamodb.client import DynamoClient
+from zae_limiter._sync.engines.items.port import ItemStore
 from zae_limiter.clock import Deadline
 from zae_limiter.exceptions import ZAELimiterError
 from zae_limiter.quiet_logging import quiet_logger
@@ -47,9 +47,9 @@ class LaterWrites:
     """
 
     def __init__(
-        self, client: DynamoClient, parallel: Parallel, retry_after_s: float = RETRY_AFTER_S
+        self, store: ItemStore, parallel: Parallel, retry_after_s: float = RETRY_AFTER_S
     ) -> None:
-        self._client = client
+        self._store = store
         self._background = Background(parallel)
         self._retry_after_s = retry_after_s
         self._retry_at_s = 0.0
@@ -121,7 +121,7 @@ class LaterWrites:
         is_made = False
         self._making.add(key)
         try:
-            later.write(self._client.deadline())
+            later.write(self._store.deadline())
             is_made = True
         except ZAELimiterError:
             logger.debug("could not write %r, will retry", key, exc_info=True)

@@ -5,10 +5,10 @@
 from __future__ import annotations
 
 from zae_limiter import schema
-from zae_limiter._sync.engines.dynamodb.requests import Query, batch_delete, batch_get, get_item
 from zae_limiter._sync.engines.items.context import TableContext
 from zae_limiter._sync.engines.items.partitions import InTurn
-from zae_limiter._sync.engines.items.transactions import MAX_ACTIONS, TransactionPlan
+from zae_limiter._sync.engines.items.port import MAX_GROUP
+from zae_limiter._sync.engines.items.transactions import TransactionPlan
 from zae_limiter.admission.configuration import (
     ACTIVE,
     DELETED,
@@ -25,23 +25,23 @@ from zae_limiter.clock import Deadline
 from zae_limiter.exceptions import NamespaceNotFoundError
 from zae_limiter.items.stored import config_writes, keys, system
 from zae_limiter.items.stored import guarded_writes as guarded
-from zae_limiter.items.stored.attributes import s
 from zae_limiter.items.stored.keys import Key
+from zae_limiter.items.stored.query import PREFIX, ItemQuery, Range
 from zae_limiter.items.stored.update import ItemDelete, ItemUpdate, ItemWrite
 from zae_limiter.models.audit import AuditedChange, namespace_subject
 from zae_limiter.models.entity import Namespace
 from zae_limiter.naming import RESERVED_NAMESPACE, new_namespace_id
 
 MAX_PASSES = 2  # passes of one purge over the index
-MAX_NAMES = MAX_ACTIONS // 3  # a namespace has an item by name, one by id, and an event
+MAX_NAMES = MAX_GROUP // 3  # a namespace has an item by name, one by id, and an event
 
 
-class DynamoNamespaces:
+class ItemNamespaces:
     """Each step is one transaction. A purge takes many transactions, and can be resumed."""
 
     def __init__(self, context: TableContext) -> None:
         self._context = context
-        self._client = context.client
+        self._store = context.store
         self._passes: dict[str, list[InTurn]] = {}  # the passes of each purge in progress
 
     def register(
@@ -60,8 +60,8 @@ class DynamoNamespaces:
         new = {name: register_namespace(new_namespace_id(), name, now_ms) for name in names}
 
         def plan(deadline: Deadline) -> TransactionPlan[dict[str, str]]:
-            items = batch_get(
-                self._client, map(keys.namespace_by_name, names), consistent=True, deadline=deadline
+            items = self._store.get_several(
+                map(keys.namespace_by_name, names), consistent=True, deadline=deadline
             )
             found = map(system.decode_namespace, items.values())
             ids = {namespace.name: namespace.namespace_id for namespace in found}
@@ -78,19 +78,19 @@ class DynamoNamespaces:
         return self._context.commit(RESERVED_NAMESPACE, plan)
 
     def find(self, name: str) -> Namespace | None:
-        item = get_item(self._client, keys.namespace_by_name(name))
+        item = self._store.get(keys.namespace_by_name(name))
         return None if item is None else system.decode_namespace(item)
 
     def all(self) -> list[Namespace]:
-        values = {":pk": s(schema.pk_system(RESERVED_NAMESPACE)), ":sk": s(system.ID_PREFIX)}
-        query = Query(self._client, "PK = :pk AND begins_with(SK, :sk)", values)
-        namespaces = map(system.decode_namespace, query.all())
+        sort = Range(PREFIX, system.ID_PREFIX)
+        query = ItemQuery(schema.pk_system(RESERVED_NAMESPACE), sort)
+        namespaces = map(system.decode_namespace, self._store.query(query).all())
         return sorted(namespaces, key=lambda namespace: (namespace.name, namespace.namespace_id))
 
     def soft_delete(self, name: str, now_ms: int, principal: str | None = None) -> str:
         def plan(deadline: Deadline) -> TransactionPlan[str]:
             key = keys.namespace_by_name(name)
-            item = get_item(self._client, key, deadline)
+            item = self._store.get(key, deadline)
             before = None if item is None else system.decode_namespace(item)
             after, event = delete_namespace(before, name, now_ms)
             writes = [
@@ -106,7 +106,7 @@ class DynamoNamespaces:
         def plan(deadline: Deadline) -> TransactionPlan[str]:
             before = self._by_id(namespace_id, deadline)
             after, event = recover_namespace(before, namespace_id)
-            by_name = get_item(self._client, keys.namespace_by_name(after.name), deadline)
+            by_name = self._store.get(keys.namespace_by_name(after.name), deadline)
             check_free(after, is_taken=by_name is not None)
             writes = [
                 guarded.put_new(system.encode_by_name(after)),
@@ -160,7 +160,7 @@ class DynamoNamespaces:
                 return 0
             wanted = [key for key in batch if key != mark]
             try:
-                batch_delete(self._client, wanted, self._context.parallel)
+                self._store.delete_many(wanted)
             finally:
                 self._context.recent_changes.note(namespace_id)
             if wanted or (batch and len(passes) == 1):
@@ -168,13 +168,7 @@ class DynamoNamespaces:
 
     def _pass(self, namespace_id: str, limit: int) -> InTurn:
         queries = [
-            Query(
-                self._client,
-                "GSI4PK = :partition",
-                {":partition": s(partition)},
-                index="GSI4",
-                page_size=limit,
-            )
+            self._store.query(ItemQuery(partition, index_name="GSI4", page_size=limit))
             for partition in schema.gsi4_partitions(namespace_id)
         ]
         return InTurn(queries, self._context.parallel)
@@ -197,7 +191,7 @@ class DynamoNamespaces:
         self._context.commit(RESERVED_NAMESPACE, plan)
 
     def _by_id(self, namespace_id: str, deadline: Deadline) -> Namespace | None:
-        item = get_item(self._client, keys.namespace_by_id(namespace_id), deadline)
+        item = self._store.get(keys.namespace_by_id(namespace_id), deadline)
         return None if item is None else system.decode_namespace(item)
 
     def _log(

@@ -73,7 +73,7 @@ class TallyWrites:
             return
         bucket_id = BucketId(*bucket)
         change = BucketChange(noted.in_force, {}, is_charge=False, is_count=True)
-        deadline = deadline or self._table.client.deadline()
+        deadline = deadline or self._table.store.deadline()
         pending = PendingChange(bucket_id, change, noted.clock, deadline, is_counted=False)
         try:
             if self._cache.get(pending.shard_id) is None:

@@ -25,7 +25,6 @@ from zae_limiter.admission.thresholds import (
     exhaustion,
 )
 from zae_limiter.clock import Clock, Deadline
-from zae_limiter.dynamodb import expressions
 from zae_limiter.exceptions import ZAELimiterError
 from zae_limiter.items.buckets.cache import BucketCache
 from zae_limiter.items.stored import bucket as bucket_item
@@ -49,7 +48,7 @@ class ThresholdMarks:
     """
 
     def __init__(self, table: TableContext, cache: BucketCache) -> None:
-        self._client = table.client
+        self._store = table.store
         self._later = table.later
         self._cache = cache
         self._retry_at_s = 0.0
@@ -132,13 +131,12 @@ class ThresholdMarks:
         """
         shard_id = bucket_id.shard(0)
         update = mark_write(keys.bucket(*shard_id), bucket, mark)
-        text = expressions.text(update, self._client.table, "ALL_NEW")
         try:
-            answer = self._client.call("UpdateItem", text, deadline=deadline)
+            item = self._store.update(update, deadline)
         except ConditionFailed as refused:
             self._cache.store_authoritative(shard_id, refused.item, now_ms, bucket)
             return None
-        after = bucket_item.decode(answer.get("Attributes", {}), bucket)
+        after = bucket_item.decode(item, bucket)
         self._cache.store(shard_id, after, now_ms)
         return after.image.limits[mark.key]
 

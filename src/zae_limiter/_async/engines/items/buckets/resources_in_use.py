@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from zae_limiter._async.engines.dynamodb.client import DynamoClient
 from zae_limiter._async.engines.items.later_writes import LaterWrites
+from zae_limiter._async.engines.items.port import NOTHING, ItemStore
 from zae_limiter.clock import Deadline
-from zae_limiter.dynamodb import expressions
 from zae_limiter.items.stored import keys, registries
 from zae_limiter.items.stored.attributes import Item
 from zae_limiter.runtime.bounded import BoundedDict
@@ -21,8 +20,8 @@ class ResourcesInUse:
     A resource stays registered when its buckets are gone.
     """
 
-    def __init__(self, client: DynamoClient, later: LaterWrites) -> None:
-        self._client = client
+    def __init__(self, store: ItemStore, later: LaterWrites) -> None:
+        self._store = store
         self._later = later
         self._registered: BoundedDict[tuple[str, str], None] = BoundedDict(MAX_RESOURCES)
 
@@ -51,19 +50,12 @@ class ResourcesInUse:
         registered = registries.registered_resources(item)
         if resource not in registered:
             update = registries.register_resource(namespace_id, resource)
-            body = expressions.body(update)
-            await self._client.call("UpdateItem", body, deadline=deadline, repeatable=True)
+            await self._store.update(update, deadline, returns=NOTHING, repeatable=True)
         for name in (*registered, resource):
             self._registered.put((namespace_id, name), None)
 
     async def _read(
         self, namespace_id: str, deadline: Deadline | None, *, consistent: bool
     ) -> Item | None:
-        body = {
-            "Key": keys.resources_in_use(namespace_id).attributes,
-            "ConsistentRead": consistent,
-        }
-        item: Item | None = (await self._client.call("GetItem", body, deadline=deadline)).get(
-            "Item"
-        )
-        return item
+        key = keys.resources_in_use(namespace_id)
+        return await self._store.get(key, deadline, consistent=consistent)

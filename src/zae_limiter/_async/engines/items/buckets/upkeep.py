@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from zae_limiter._async.engines.dynamodb.requests import get_item
 from zae_limiter._async.engines.items.context import TableContext
+from zae_limiter._async.engines.items.port import NOTHING
 from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.in_force import InForce, expires_ms
 from zae_limiter.clock import Deadline
-from zae_limiter.dynamodb import expressions
 from zae_limiter.exceptions import InfrastructureError
 from zae_limiter.items.buckets.cache import BucketCache
 from zae_limiter.items.stored import entities, keys
@@ -26,7 +25,7 @@ class BucketUpkeep:
     """Reads and writes that only some charges need."""
 
     def __init__(self, table: TableContext, cache: BucketCache) -> None:
-        self._client = table.client
+        self._store = table.store
         self._table = table
         self._cache = cache
 
@@ -39,7 +38,7 @@ class BucketUpkeep:
         """
         link = self._cache.entity_link(namespace_id, entity_id)
         if link is None:
-            item = await get_item(self._client, keys.entity(namespace_id, entity_id), deadline)
+            item = await self._store.get(keys.entity(namespace_id, entity_id), deadline)
             entity = None if item is None else entities.decode(item)
             self._cache.on_entity_read(namespace_id, entity_id, entity)
             link = self._cache.entity_link(namespace_id, entity_id) or EntityLink()
@@ -59,10 +58,10 @@ class BucketUpkeep:
         their sum, so the TTL is corrected after the write.
         """
         until = expires_ms(image, in_force, now_ms, self._table.usage_ms)
-        body = expressions.body(later_expiry(keys.bucket(*shard_id), until))
+        later = later_expiry(keys.bucket(*shard_id), until)
         with suppress(ConditionFailed):  # another client has extended it
             try:
-                await self._client.call("UpdateItem", body, deadline=deadline, repeatable=True)
+                await self._store.update(later, deadline, returns=NOTHING, repeatable=True)
             except InfrastructureError:
                 logger.warning(
                     "could not extend the TTL of the bucket of %r on %r: its debt is forgiven if "

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from zae_limiter._async.engines.dynamodb.requests import BoundedBackoff
+from zae_limiter._async.engines.items.backoff import BoundedBackoff
 from zae_limiter._async.engines.items.buckets.conditional_write import (
     ConditionalWriter,
     LostWrite,
@@ -162,7 +162,7 @@ class WriteLoop:
         )
 
     async def _read(self, run: GroupRun, known: KnownBucket) -> FreshBucket:
-        item = await self._writer.read(keys.bucket(*run.shard_id), run.deadline)
+        item = await self._table.store.get(keys.bucket(*run.shard_id), run.deadline)
         return self._cache.store_authoritative(run.shard_id, item, run.now_ms, known.bucket)
 
     def _context(self, run: GroupRun, carried: CarriedTally) -> WriteContext:
@@ -218,7 +218,7 @@ class WriteLoop:
             raise
         except (NoAnswer, ServerFault) as doubt:
             if not write.structural:
-                run.lost_write = LostWrite.of(self._table.client, write, doubt)
+                run.lost_write = LostWrite.of(self._table.store, write, doubt)
             raise
         bucket = self._learn(write, item, known, run)
         if write.late_credits:
@@ -240,7 +240,7 @@ class WriteLoop:
         shard_id, deadline, first = run.shard_id, run.deadline, write.store_first
         if first is not None and await self._usage_rows.store(shard_id, first, deadline):
             await BoundedBackoff(deadline).pause()
-            item = await self._writer.read(keys.bucket(*shard_id), deadline)
+            item = await self._table.store.get(keys.bucket(*shard_id), deadline)
             self._watch_aggregator(item, known)
             raise ConditionFailed(item)
         self._turning.add(shard_id)

@@ -6,11 +6,10 @@ from collections.abc import Collection
 from contextlib import suppress
 from functools import partial
 
-from zae_limiter._async.engines.dynamodb.client import DynamoClient
 from zae_limiter._async.engines.items.buckets.conditional_write import ConditionalWriter
 from zae_limiter._async.engines.items.buckets.upkeep import BucketUpkeep
+from zae_limiter._async.engines.items.port import ItemStore
 from zae_limiter._async.engines.items.sharding.shard_reader import ReadShard, ShardReader
-from zae_limiter._async.engines.items.transactions import transact
 from zae_limiter._async.engines.items.usage.writing import UsageRows
 from zae_limiter.admission.in_force import InForce, expires_ms, is_too_early
 from zae_limiter.admission.rebase import rebase, with_others
@@ -33,7 +32,7 @@ from zae_limiter.items.stored.keys import BucketId
 from zae_limiter.items.stored.update import ItemPut, ItemWrite
 from zae_limiter.quiet_logging import quiet_logger
 from zae_limiter.runtime.finishing import ashield
-from zae_limiter.store_errors import ConditionFailed
+from zae_limiter.store_errors import ConditionFailed, Conflict
 
 MAX_ATTEMPTS = 4  # at one split or merge; the next caller tries again
 MAX_PAIRS = 3  # that are read to be merged, for one caller
@@ -46,7 +45,7 @@ class Resharder:
 
     def __init__(
         self,
-        client: DynamoClient,
+        store: ItemStore,
         writer: ConditionalWriter,
         reader: ShardReader,
         upkeep: BucketUpkeep,
@@ -57,7 +56,7 @@ class Resharder:
         max_shards: int,
         usage_rows: UsageRows,
     ) -> None:
-        self._client = client
+        self._store = store
         self._writer = writer
         self._reader = reader
         self._upkeep = upkeep
@@ -248,7 +247,11 @@ class Resharder:
 
     async def _transact(self, actions: list[ItemWrite], deadline: Deadline) -> bool:
         # Repeatable: each action requires the generation that it counts up.
-        return await transact(self._client, actions, deadline, repeatable=True) is None
+        try:
+            await self._store.write_group(actions, deadline, repeatable=True)
+        except Conflict:
+            return False
+        return True
 
 
 def _expires_ms(

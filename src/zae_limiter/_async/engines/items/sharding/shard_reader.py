@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import NamedTuple
 
-from zae_limiter._async.engines.dynamodb.client import DynamoClient
-from zae_limiter._async.engines.dynamodb.requests import batch_get
+from zae_limiter._async.engines.items.port import ItemStore
 from zae_limiter.admission.shards.tree import UNKNOWN, Shard, is_whole
 from zae_limiter.clock import Clock, Deadline
 from zae_limiter.exceptions import RateLimiterUnavailable
@@ -32,8 +31,8 @@ class ReadShard(NamedTuple):
 class ShardReader:
     """Callers that want the same shards at the same time share a read."""
 
-    def __init__(self, client: DynamoClient, cache: BucketCache) -> None:
-        self._client = client
+    def __init__(self, store: ItemStore, cache: BucketCache) -> None:
+        self._store = store
         self._cache = cache
         self._reads = SharedReads()
 
@@ -96,7 +95,7 @@ class ShardReader:
         """
         now_ms = None if clock is None else clock()
         wanted = {keys.bucket(*bucket_id, number): number for number in numbers}
-        read = await batch_get(self._client, wanted, consistent=True, deadline=deadline)
+        read = await self._store.get_several(wanted, consistent=True, deadline=deadline)
         items = {wanted[key]: item for key, item in read.items()}
         if now_ms is not None:
             for number in numbers:

@@ -14,7 +14,7 @@ from zae_limiter.usage.ranking import TopUsage
 from zae_limiter.usage.report import DAY, UsagePage, UsageQuery, UsageTotal, window_end
 
 
-class DynamoUsage:
+class ItemUsage:
     """Usage windows, added up from stored and live hours."""
 
     def __init__(self, context: TableContext) -> None:

@@ -10,16 +10,16 @@ from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
 from zae_limiter import schema
-from zae_limiter._async.engines.dynamodb.client import DynamoClient
-from zae_limiter._async.engines.dynamodb.requests import MAX_KEYS, Query, batch_get, get_item
 from zae_limiter._async.engines.items.context import TableContext
 from zae_limiter._async.engines.items.partitions import Merged
+from zae_limiter._async.engines.items.port import MAX_KEYS, ItemStore
 from zae_limiter._async.engines.items.usage import live
 from zae_limiter._async.engines.items.usage.live import LiveHours
 from zae_limiter.admission.usage import BucketHour, HourUsage, total_of
 from zae_limiter.items.stored import keys, registries
-from zae_limiter.items.stored.attributes import Item, s, text
+from zae_limiter.items.stored.attributes import Item, text
 from zae_limiter.items.stored.keys import Key
+from zae_limiter.items.stored.query import BETWEEN, ItemQuery, Range
 from zae_limiter.items.stored.usage import day_row
 from zae_limiter.items.stored.usage.day_row import RowId, UsageRow, day_key, day_of
 
@@ -74,19 +74,19 @@ class EntityRows:
         self, context: TableContext, partition: str, resources: list[str], hours: HourRange
     ) -> None:
         queries = [
-            Query(
-                context.client,
-                "PK = :pk AND SK BETWEEN :first AND :last",
-                {
-                    ":pk": s(partition),
-                    ":first": s(schema.sk_usage(resource, day_key(hours.first_day))),
-                    ":last": s(schema.sk_usage(resource, day_key(hours.last_day), AFTER_ALL)),
-                },
+            ItemQuery(
+                partition,
+                Range(
+                    BETWEEN,
+                    schema.sk_usage(resource, day_key(hours.first_day)),
+                    schema.sk_usage(resource, day_key(hours.last_day), AFTER_ALL),
+                ),
                 page_size=hours.page_size(len(resources), MIN_ROWS),
             )
             for resource in resources
         ]
-        self._merged = Merged(queries, context.parallel, _day_in_key)
+        pages = list(map(context.store.query, queries))
+        self._merged = Merged(pages, context.parallel, _day_in_key)
         self._count = min(hours.wanted, MAX_QUERY_PAGE)
 
     async def take(self) -> list[UsageRow]:
@@ -119,28 +119,21 @@ class ResourceRows:
         hours: HourRange,
         wanted: WantedDays | None = None,
     ) -> None:
-        self._client = context.client
+        self._store = context.store
         self._wanted = wanted
-        queries = [
-            Query(
-                context.client,
-                "GSI2PK = :pk AND GSI2SK BETWEEN :first AND :last",
-                {
-                    ":pk": s(partition),
-                    ":first": s(schema.gsi2_sk_usage(day_key(hours.first_day), hours.first_entity)),
-                    ":last": s(schema.gsi2_sk_usage(day_key(hours.last_day + 1))),
-                },
-                index="GSI2",
-                page_size=hours.page_size(len(partitions), MIN_KEYS),
-            )
+        first = schema.gsi2_sk_usage(day_key(hours.first_day), hours.first_entity)
+        days = Range(BETWEEN, first, schema.gsi2_sk_usage(day_key(hours.last_day + 1)))
+        page_size = hours.page_size(len(partitions), MIN_KEYS)
+        pages = [
+            context.store.query(ItemQuery(partition, days, "GSI2", page_size=page_size))
             for partition in partitions
         ]
-        self._merged = Merged(queries, context.parallel, lambda entry: text(entry["GSI2SK"]))
+        self._merged = Merged(pages, context.parallel, lambda entry: text(entry["GSI2SK"]))
         self._count = min(hours.wanted, MAX_KEYS)
 
     async def take(self) -> list[UsageRow]:
         while indexed := await self._keys():
-            items = await batch_get(self._client, indexed, consistent=True)
+            items = await self._store.get_several(indexed, consistent=True)
             if items:  # rows may have expired since they were indexed
                 return [day_row.decode_row(items[key]) for key in indexed if key in items]
         return []
@@ -169,13 +162,13 @@ class UsageDays:
 
     def __init__(
         self,
-        client: DynamoClient,
+        store: ItemStore,
         namespace_id: str,
         rows: RowSource,
         live_hours: LiveHours,
         hours: HourRange,
     ) -> None:
-        self._client = client
+        self._store = store
         self._namespace_id = namespace_id
         self._rows = rows
         self._live = live_hours
@@ -195,7 +188,7 @@ class UsageDays:
             self._is_over = not stored
             rows = self._with_live(self._whole_days(stored))
             rows = await live.resolve(
-                self._client, self._namespace_id, rows, self._live.origins, self._range.now_ms
+                self._store, self._namespace_id, rows, self._live.origins, self._range.now_ms
             )
             if hours := _bucket_hours(rows, self._range):
                 return hours
@@ -264,41 +257,35 @@ async def usage_days(
         rows = EntityRows(context, "", [], hours)
     elif entity_id is not None:
         live_hours = await live.of_entity(
-            context.client, namespace_id, entity_id, resource, hours.now_ms
+            context.store, namespace_id, entity_id, resource, hours.now_ms
         )
         partition = schema.pk_entity(namespace_id, entity_id)
-        resources = [resource] if resource else await _used_resources(context.client, partition)
+        resources = [resource] if resource else await _used_resources(context.store, partition)
         rows = EntityRows(context, partition, resources, hours)
     else:
-        resources = (
-            [resource] if resource else await _resources_in_use(context.client, namespace_id)
-        )
+        resources = [resource] if resource else await _resources_in_use(context.store, namespace_id)
         partitions = [
             partition
             for name in resources
             for partition in schema.gsi2_partitions(namespace_id, name)
         ]
         rows = ResourceRows(context, partitions, hours, wanted)
-    return UsageDays(context.client, namespace_id, rows, live_hours, hours)
+    return UsageDays(context.store, namespace_id, rows, live_hours, hours)
 
 
-async def _used_resources(client: DynamoClient, partition: str) -> list[str]:
+async def _used_resources(store: ItemStore, partition: str) -> list[str]:
     """Find the resources that an entity has used: each query skips the days of the last one."""
     resources: dict[str, None] = {}
     after = schema.sk_usage()
     while True:
-        query = Query(
-            client,
-            "PK = :pk AND SK BETWEEN :after AND :end",
-            {":pk": s(partition), ":after": s(after), ":end": s(AFTER_ALL_USAGE)},
-            page_size=RESOURCE_PAGE,
-        )
-        resources |= dict.fromkeys(day_row.resource_of(item) for item in await query.page())
-        if query.is_over:
+        sort = Range(BETWEEN, after, AFTER_ALL_USAGE)
+        pages = store.query(ItemQuery(partition, sort, page_size=RESOURCE_PAGE))
+        resources |= dict.fromkeys(day_row.resource_of(item) for item in await pages.page())
+        if pages.is_over:
             return list(resources)
         after = schema.sk_usage(list(resources)[-1], AFTER_ALL)
 
 
-async def _resources_in_use(client: DynamoClient, namespace_id: str) -> list[str]:
-    registry = await get_item(client, keys.resources_in_use(namespace_id))
+async def _resources_in_use(store: ItemStore, namespace_id: str) -> list[str]:
+    registry = await store.get(keys.resources_in_use(namespace_id))
     return registries.registered_resources(registry)

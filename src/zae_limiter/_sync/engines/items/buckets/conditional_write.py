@@ -8,10 +8,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from zae_limiter._sync.engines.dynamodb.client import DynamoClient
+from zae_limiter._sync.engines.items.port import ItemStore
 from zae_limiter.admission.request import Fate
 from zae_limiter.clock import Deadline
-from zae_limiter.dynamodb import expressions
 from zae_limiter.exceptions import InfrastructureError, RateLimiterUnavailable, ZAELimiterError
 from zae_limiter.items.buckets.writes import PlannedWrite
 from zae_limiter.items.stored.attributes import Item
@@ -22,7 +21,6 @@ from zae_limiter.store_errors import ConditionFailed, NoAnswer, NotSent, ServerF
 
 # A repeated write may meet other connections that the server has closed, but hardly more of them.
 MAX_CLOSED_CONNECTIONS = 4
-NO_ITEM = "the answer to UpdateItem shows no item; check endpoint_url and any proxy before it"
 FIRST_SHARE = 0.7  # of the remaining time; the rest is for looking up an unknown outcome
 # If the other side has closed the connection, a request is carried out within a moment, if at all.
 # After so many request timeouts without a trace of it, it was lost.
@@ -34,9 +32,9 @@ SIGNED_S = 900.0
 class ConditionalWriter:
     """Sends a write once, and again only where the repetition cannot apply it twice."""
 
-    def __init__(self, client: DynamoClient) -> None:
-        self._client = client
-        self._counters = client.counters
+    def __init__(self, store: ItemStore) -> None:
+        self._store = store
+        self._counters = store.counters
 
     def write(
         self,
@@ -50,10 +48,9 @@ class ConditionalWriter:
         that the write was not made, ServerFault and NoAnswer that it may have been made, or that it
         may still arrive.
         """
-        send_until, client = Deadline(deadline.left() * FIRST_SHARE), self._client
-        text = expressions.text(write.request, client.table, "ALL_NEW")
+        send_until = Deadline(deadline.left() * FIRST_SHARE)
         try:
-            answer = client.call("UpdateItem", text, deadline=send_until, throttled=on_throttled)
+            return self._store.update(write.request, send_until, throttled=on_throttled)
         except ConditionFailed as refused:
             if refused.item is not None and shows_write(refused.item, write.write_id):
                 return refused.item  # it was delivered twice, and made by the first delivery
@@ -64,16 +61,6 @@ class ConditionalWriter:
             if silence.closed_idle:
                 return self._repeat_after_closed_idle(write, silence, deadline)
             return self._look_for(write, silence, deadline)
-        item: Item | None = answer.get("Attributes")
-        if item is None:
-            return self._retry_guarded(write, ServerFault(NO_ITEM), deadline)
-        return item
-
-    def read(self, key: Key, deadline: Deadline) -> Item | None:
-        """Read an item consistently."""
-        body = {"Key": key.attributes, "ConsistentRead": True}
-        answer = self._client.call("GetItem", body, deadline=deadline)
-        return answer.get("Item")
 
     def _retry_guarded(self, write: PlannedWrite, fault: ServerFault, deadline: Deadline) -> Item:
         """Repeat the write under its guard: after an answer no earlier copy is in flight.
@@ -117,13 +104,8 @@ class ConditionalWriter:
         """
         for _ in range(MAX_CLOSED_CONNECTIONS):
             again = guarded()  # a bucket is created under another origin
-            text = expressions.text(again, self._client.table, "ALL_NEW")
             try:
-                answer = self._client.call("UpdateItem", text, deadline=deadline)
-                item: Item = answer["Attributes"]
-                return item
-            except KeyError:
-                raise doubt from None
+                return self._store.update(again, deadline)
             except ConditionFailed as failed:
                 if failed.item is not None and shows_write(failed.item, write.write_id):
                     return failed.item  # an earlier one did it
@@ -151,7 +133,7 @@ class ConditionalWriter:
         self, write: PlannedWrite, doubt: RateLimiterUnavailable, deadline: Deadline
     ) -> Item | None:
         try:
-            return self.read(write.request.key, deadline)
+            return self._store.get(write.request.key, deadline)
         except InfrastructureError:  # also where reading is not permitted
             raise doubt from None
 
@@ -164,20 +146,20 @@ class LostWrite:
     still arrive; None if no copy is in flight.
     """
 
-    client: DynamoClient
+    store: ItemStore
     key: Key
     write_id: str
     previous_write_id: str | None
     arrives_until_s: float | None
 
     @classmethod
-    def of(cls, client: DynamoClient, write: PlannedWrite, error: ZAELimiterError) -> LostWrite:
+    def of(cls, store: ItemStore, write: PlannedWrite, error: ZAELimiterError) -> LostWrite:
         """Return the lost write that has ended with this error."""
         until_s = None
         if isinstance(error, NoAnswer):
-            late_s = LATE_TIMEOUTS * client.request_timeout if error.closed else SIGNED_S
+            late_s = LATE_TIMEOUTS * store.request_timeout if error.closed else SIGNED_S
             until_s = time.monotonic() + late_s
-        return cls(client, write.request.key, write.write_id, write.previous_write_id, until_s)
+        return cls(store, write.request.key, write.write_id, write.previous_write_id, until_s)
 
     def look_up(self) -> Fate:
         """Read the item: the write was made if its id is there.
@@ -185,9 +167,7 @@ class LostWrite:
         It was not made if the id of the write before it is still there, since an item shows the ids
         of its last writes without a gap. Otherwise too many writes have followed to tell.
         """
-        body = {"Key": self.key.attributes, "ConsistentRead": True}
-        answer = self.client.call("GetItem", body)
-        item: Item | None = answer.get("Item")
+        item = self.store.get(self.key)
         if shows_write(item, self.write_id):
             return Fate.MADE
         if self.previous_write_id is None or not shows_write(item, self.previous_write_id):

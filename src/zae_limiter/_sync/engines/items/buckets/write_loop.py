@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from zae_limiter._sync.engines.dynamodb.requests import BoundedBackoff
+from zae_limiter._sync.engines.items.backoff import BoundedBackoff
 from zae_limiter._sync.engines.items.buckets.conditional_write import (
     ConditionalWriter,
     LostWrite,
@@ -162,7 +162,7 @@ class WriteLoop:
         return self._upkeep.entity_link(shard_id.namespace_id, shard_id.entity_id, run.deadline)
 
     def _read(self, run: GroupRun, known: KnownBucket) -> FreshBucket:
-        item = self._writer.read(keys.bucket(*run.shard_id), run.deadline)
+        item = self._table.store.get(keys.bucket(*run.shard_id), run.deadline)
         return self._cache.store_authoritative(run.shard_id, item, run.now_ms, known.bucket)
 
     def _context(self, run: GroupRun, carried: CarriedTally) -> WriteContext:
@@ -218,7 +218,7 @@ class WriteLoop:
             raise
         except (NoAnswer, ServerFault) as doubt:
             if not write.structural:
-                run.lost_write = LostWrite.of(self._table.client, write, doubt)
+                run.lost_write = LostWrite.of(self._table.store, write, doubt)
             raise
         bucket = self._learn(write, item, known, run)
         if write.late_credits:
@@ -240,7 +240,7 @@ class WriteLoop:
         shard_id, deadline, first = run.shard_id, run.deadline, write.store_first
         if first is not None and self._usage_rows.store(shard_id, first, deadline):
             BoundedBackoff(deadline).pause()
-            item = self._writer.read(keys.bucket(*shard_id), deadline)
+            item = self._table.store.get(keys.bucket(*shard_id), deadline)
             self._watch_aggregator(item, known)
             raise ConditionFailed(item)
         self._turning.add(shard_id)

@@ -7,15 +7,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from zae_limiter._sync.engines.dynamodb.client import DynamoClient
-from zae_limiter._sync.engines.dynamodb.requests import BoundedBackoff
+from zae_limiter._sync.engines.items.backoff import BoundedBackoff
 from zae_limiter._sync.engines.items.buckets.conditional_write import (
     FIRST_SHARE,
     ConditionalWriter,
 )
 from zae_limiter._sync.engines.items.buckets.group_commit import GroupCommit
+from zae_limiter._sync.engines.items.port import ItemStore
 from zae_limiter._sync.engines.items.sharding.shard_reader import ReadShard, ShardReader
-from zae_limiter._sync.engines.items.transactions import transact
 from zae_limiter._sync.engines.items.usage.writing import UsageRows
 from zae_limiter.admission.moves import Move, added_move, after, surplus_milli
 from zae_limiter.admission.quotas import QuotaHold, in_life
@@ -50,7 +49,14 @@ from zae_limiter.items.stored.keys import BucketId, Key
 from zae_limiter.items.stored.update import ItemWrite
 from zae_limiter.items.stored.usage.hours import TURN_MARK
 from zae_limiter.quiet_logging import quiet_logger
-from zae_limiter.store_errors import ConditionFailed, NoAnswer, NotSent, ServerFault, Throttled
+from zae_limiter.store_errors import (
+    ConditionFailed,
+    Conflict,
+    NoAnswer,
+    NotSent,
+    ServerFault,
+    Throttled,
+)
 
 MAX_SPILLS = 12  # rounds of finding room; each one means that another client came first
 CROWDED = "too many clients write to this bucket at once; try again"
@@ -63,7 +69,7 @@ class MultiShardWriter:
 
     def __init__(
         self,
-        client: DynamoClient,
+        store: ItemStore,
         writer: ConditionalWriter,
         group_commit: GroupCommit,
         reader: ShardReader,
@@ -72,7 +78,7 @@ class MultiShardWriter:
         counters: Counters,
         usage_rows: UsageRows,
     ) -> None:
-        self._client = client
+        self._store = store
         self._writer = writer
         self._group_commit = group_commit
         self._reader = reader
@@ -301,16 +307,17 @@ class MultiShardWriter:
     ) -> bool:
         """Send a transaction once: a second one might overtake a first that is late."""
         try:
-            first_part = Deadline(deadline.left() * FIRST_SHARE)
-            return transact(self._client, actions, first_part) is None
+            self._store.write_group(actions, Deadline(deadline.left() * FIRST_SHARE))
+        except Conflict:
+            return False
         except (NoAnswer, ServerFault) as doubt:
             try:
-                item = self._writer.read(first.key, deadline)
+                item = self._store.get(first.key, deadline)
             except InfrastructureError:
                 raise doubt from None
-            if shows_write(item, write_id) or shows_write(item, TURN_MARK + write_id):
-                return True
-            raise
+            if not (shows_write(item, write_id) or shows_write(item, TURN_MARK + write_id)):
+                raise
+        return True
 
 
 def _with_other_limits(shards: Mapping[Shard, ReadShard], change: BucketChange) -> list[int]:

@@ -8,14 +8,13 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from zae_limiter import schema
-from zae_limiter._sync.engines.dynamodb.client import DynamoClient
-from zae_limiter._sync.engines.dynamodb.requests import Query, batch_get
+from zae_limiter._sync.engines.items.port import ItemStore
 from zae_limiter.admission.shards.tree import Shard, live
 from zae_limiter.admission.usage import HourUsage
 from zae_limiter.exceptions import RateLimiterUnavailable
 from zae_limiter.items.stored import bucket as bucket_item
 from zae_limiter.items.stored import keys
-from zae_limiter.items.stored.attributes import Item, integer, s, text
+from zae_limiter.items.stored.attributes import Item, integer, text
 from zae_limiter.items.stored.keys import BucketId, Key, ShardId
 from zae_limiter.items.stored.usage import day_row
 from zae_limiter.items.stored.usage.day_row import RowId, UsageRow
@@ -45,7 +44,7 @@ class LiveHours(NamedTuple):
 
 
 def of_entity(
-    client: DynamoClient,
+    store: ItemStore,
     namespace_id: str,
     entity_id: str,
     resource: str | None,
@@ -56,7 +55,7 @@ def of_entity(
     They must be read before the stored rows: an hour that ends meanwhile is then in the rows.
     """
     if resource is None:
-        unread = _indexed_shards(client, namespace_id, entity_id)
+        unread = _indexed_shards(store, namespace_id, entity_id)
     else:
         unread = {BucketId(namespace_id, entity_id, resource).shard(0)}
     read: set[ShardId] = set()
@@ -65,7 +64,7 @@ def of_entity(
     for _ in range(MAX_ROUNDS):
         wanted = {keys.bucket(*shard_id): shard_id for shard_id in unread}
         read |= unread
-        items = batch_get(client, wanted, consistent=True)
+        items = store.get_several(wanted, consistent=True)
         for key, item in items.items():
             shard_id = wanted[key]
             shard = Shard(shard_id.number, integer(item[bucket_item.SHARDS]))
@@ -82,19 +81,14 @@ def of_entity(
     raise RateLimiterUnavailable("the shards of this bucket keep changing; try again")
 
 
-def _indexed_shards(client: DynamoClient, namespace_id: str, entity_id: str) -> set[ShardId]:
-    query = Query(
-        client,
-        "GSI3PK = :pk AND begins_with(GSI3SK, :sk)",
-        {":pk": s(schema.gsi3_pk_entity(namespace_id, entity_id)), ":sk": s("BUCKET#")},
-        index="GSI3",
-    )
-    indexed = [schema.parse_bucket_pk(Key.of(item).pk) for item in query.all()]
+def _indexed_shards(store: ItemStore, namespace_id: str, entity_id: str) -> set[ShardId]:
+    pages = store.query(keys.indexed_buckets(namespace_id, entity_id))
+    indexed = [schema.parse_bucket_pk(Key.of(item).pk) for item in pages.all()]
     return {ShardId(*key) for key in indexed}
 
 
 def resolve(
-    client: DynamoClient,
+    store: ItemStore,
     namespace_id: str,
     rows: Sequence[UsageRow],
     known: Collection[str],
@@ -110,12 +104,12 @@ def resolve(
         return list(rows)
     shard_ids = {row.id: row.id.shard_id(namespace_id) for row in unread}
     buckets = [keys.bucket(*shard_id) for shard_id in shard_ids.values()]
-    items = batch_get(client, buckets, consistent=True)
+    items = store.get_several(buckets, consistent=True)
     found = LiveHours({}, set(), now_ms)
     for shard_id in set(shard_ids.values()):
         if (item := items.get(keys.bucket(*shard_id))) is not None:
             found.add(shard_id, item)
-    stored = batch_get(client, [row.id.key(namespace_id) for row in unread], consistent=True)
+    stored = store.get_several([row.id.key(namespace_id) for row in unread], consistent=True)
     again = {row.id: row for row in map(day_row.decode_row, stored.values())}
     return [
         _with_later(row, again.get(row.id, row), found.by_row.get(row.id, {}))

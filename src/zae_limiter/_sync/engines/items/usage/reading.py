@@ -12,16 +12,16 @@ from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
 from zae_limiter import schema
-from zae_limiter._sync.engines.dynamodb.client import DynamoClient
-from zae_limiter._sync.engines.dynamodb.requests import MAX_KEYS, Query, batch_get, get_item
 from zae_limiter._sync.engines.items.context import TableContext
 from zae_limiter._sync.engines.items.partitions import Merged
+from zae_limiter._sync.engines.items.port import MAX_KEYS, ItemStore
 from zae_limiter._sync.engines.items.usage import live
 from zae_limiter._sync.engines.items.usage.live import LiveHours
 from zae_limiter.admission.usage import BucketHour, HourUsage, total_of
 from zae_limiter.items.stored import keys, registries
-from zae_limiter.items.stored.attributes import Item, s, text
+from zae_limiter.items.stored.attributes import Item, text
 from zae_limiter.items.stored.keys import Key
+from zae_limiter.items.stored.query import BETWEEN, ItemQuery, Range
 from zae_limiter.items.stored.usage import day_row
 from zae_limiter.items.stored.usage.day_row import RowId, UsageRow, day_key, day_of
 
@@ -76,19 +76,19 @@ class EntityRows:
         self, context: TableContext, partition: str, resources: list[str], hours: HourRange
     ) -> None:
         queries = [
-            Query(
-                context.client,
-                "PK = :pk AND SK BETWEEN :first AND :last",
-                {
-                    ":pk": s(partition),
-                    ":first": s(schema.sk_usage(resource, day_key(hours.first_day))),
-                    ":last": s(schema.sk_usage(resource, day_key(hours.last_day), AFTER_ALL)),
-                },
+            ItemQuery(
+                partition,
+                Range(
+                    BETWEEN,
+                    schema.sk_usage(resource, day_key(hours.first_day)),
+                    schema.sk_usage(resource, day_key(hours.last_day), AFTER_ALL),
+                ),
                 page_size=hours.page_size(len(resources), MIN_ROWS),
             )
             for resource in resources
         ]
-        self._merged = Merged(queries, context.parallel, _day_in_key)
+        pages = list(map(context.store.query, queries))
+        self._merged = Merged(pages, context.parallel, _day_in_key)
         self._count = min(hours.wanted, MAX_QUERY_PAGE)
 
     def take(self) -> list[UsageRow]:
@@ -121,28 +121,21 @@ class ResourceRows:
         hours: HourRange,
         wanted: WantedDays | None = None,
     ) -> None:
-        self._client = context.client
+        self._store = context.store
         self._wanted = wanted
-        queries = [
-            Query(
-                context.client,
-                "GSI2PK = :pk AND GSI2SK BETWEEN :first AND :last",
-                {
-                    ":pk": s(partition),
-                    ":first": s(schema.gsi2_sk_usage(day_key(hours.first_day), hours.first_entity)),
-                    ":last": s(schema.gsi2_sk_usage(day_key(hours.last_day + 1))),
-                },
-                index="GSI2",
-                page_size=hours.page_size(len(partitions), MIN_KEYS),
-            )
+        first = schema.gsi2_sk_usage(day_key(hours.first_day), hours.first_entity)
+        days = Range(BETWEEN, first, schema.gsi2_sk_usage(day_key(hours.last_day + 1)))
+        page_size = hours.page_size(len(partitions), MIN_KEYS)
+        pages = [
+            context.store.query(ItemQuery(partition, days, "GSI2", page_size=page_size))
             for partition in partitions
         ]
-        self._merged = Merged(queries, context.parallel, lambda entry: text(entry["GSI2SK"]))
+        self._merged = Merged(pages, context.parallel, lambda entry: text(entry["GSI2SK"]))
         self._count = min(hours.wanted, MAX_KEYS)
 
     def take(self) -> list[UsageRow]:
         while indexed := self._keys():
-            items = batch_get(self._client, indexed, consistent=True)
+            items = self._store.get_several(indexed, consistent=True)
             if items:  # rows may have expired since they were indexed
                 return [day_row.decode_row(items[key]) for key in indexed if key in items]
         return []
@@ -171,13 +164,13 @@ class UsageDays:
 
     def __init__(
         self,
-        client: DynamoClient,
+        store: ItemStore,
         namespace_id: str,
         rows: RowSource,
         live_hours: LiveHours,
         hours: HourRange,
     ) -> None:
-        self._client = client
+        self._store = store
         self._namespace_id = namespace_id
         self._rows = rows
         self._live = live_hours
@@ -197,7 +190,7 @@ class UsageDays:
             self._is_over = not stored
             rows = self._with_live(self._whole_days(stored))
             rows = live.resolve(
-                self._client, self._namespace_id, rows, self._live.origins, self._range.now_ms
+                self._store, self._namespace_id, rows, self._live.origins, self._range.now_ms
             )
             if hours := _bucket_hours(rows, self._range):
                 return hours
@@ -265,38 +258,34 @@ def usage_days(
     if hours.first >= hours.end or not context.usage_days:  # 0 days: the table keeps no usage
         rows = EntityRows(context, "", [], hours)
     elif entity_id is not None:
-        live_hours = live.of_entity(context.client, namespace_id, entity_id, resource, hours.now_ms)
+        live_hours = live.of_entity(context.store, namespace_id, entity_id, resource, hours.now_ms)
         partition = schema.pk_entity(namespace_id, entity_id)
-        resources = [resource] if resource else _used_resources(context.client, partition)
+        resources = [resource] if resource else _used_resources(context.store, partition)
         rows = EntityRows(context, partition, resources, hours)
     else:
-        resources = [resource] if resource else _resources_in_use(context.client, namespace_id)
+        resources = [resource] if resource else _resources_in_use(context.store, namespace_id)
         partitions = [
             partition
             for name in resources
             for partition in schema.gsi2_partitions(namespace_id, name)
         ]
         rows = ResourceRows(context, partitions, hours, wanted)
-    return UsageDays(context.client, namespace_id, rows, live_hours, hours)
+    return UsageDays(context.store, namespace_id, rows, live_hours, hours)
 
 
-def _used_resources(client: DynamoClient, partition: str) -> list[str]:
+def _used_resources(store: ItemStore, partition: str) -> list[str]:
     """Find the resources that an entity has used: each query skips the days of the last one."""
     resources: dict[str, None] = {}
     after = schema.sk_usage()
     while True:
-        query = Query(
-            client,
-            "PK = :pk AND SK BETWEEN :after AND :end",
-            {":pk": s(partition), ":after": s(after), ":end": s(AFTER_ALL_USAGE)},
-            page_size=RESOURCE_PAGE,
-        )
-        resources |= dict.fromkeys(day_row.resource_of(item) for item in query.page())
-        if query.is_over:
+        sort = Range(BETWEEN, after, AFTER_ALL_USAGE)
+        pages = store.query(ItemQuery(partition, sort, page_size=RESOURCE_PAGE))
+        resources |= dict.fromkeys(day_row.resource_of(item) for item in pages.page())
+        if pages.is_over:
             return list(resources)
         after = schema.sk_usage(list(resources)[-1], AFTER_ALL)
 
 
-def _resources_in_use(client: DynamoClient, namespace_id: str) -> list[str]:
-    registry = get_item(client, keys.resources_in_use(namespace_id))
+def _resources_in_use(store: ItemStore, namespace_id: str) -> list[str]:
+    registry = store.get(keys.resources_in_use(namespace_id))
     return registries.registered_resources(registry)

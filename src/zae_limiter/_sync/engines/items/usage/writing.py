@@ -7,9 +7,9 @@ from __future__ import annotations
 from functools import partial
 
 from zae_limiter._sync.engines.items.context import TableContext
+from zae_limiter._sync.engines.items.port import ITEM_BEFORE, NOTHING
 from zae_limiter.admission.usage import HourUsage
 from zae_limiter.clock import Deadline
-from zae_limiter.dynamodb import expressions
 from zae_limiter.exceptions import ZAELimiterError
 from zae_limiter.items.buckets.turning import BegunHour
 from zae_limiter.items.stored.keys import BucketId, ShardId
@@ -29,7 +29,7 @@ class UsageRows:
     """Write usage rows. Every write is idempotent."""
 
     def __init__(self, table: TableContext) -> None:
-        self._client = table.client
+        self._store = table.store
         self._table = table
         self._stored: BoundedDict[tuple[str, int], bool] = BoundedDict(MAX_STORED)
 
@@ -56,15 +56,14 @@ class UsageRows:
         update = day_row.store(
             shard_id, hours.origin, [hours.finished], self.kept_days, closes=hours.closes_day
         )
-        body = expressions.text(update, self._client.table, "UPDATED_OLD")
         try:
-            answer = self._client.call("UpdateItem", body, deadline=deadline, repeatable=True)
+            before = self._store.update(update, deadline, returns=ITEM_BEFORE, repeatable=True)
         except (NoAnswer, ServerFault) as error:
             raise NotSent(
                 "the usage of an earlier hour could not be stored; try again", cause=error
             ) from error
         self._stored.put(stored, True)
-        return day_row.is_stored(answer.get("Attributes", {}), *stored)
+        return day_row.is_stored(before, *stored)
 
     def announce(self, shard_id: ShardId, begun: BegunHour) -> None:
         """Announce in the background the day that an hour begins in a bucket, if it begins one.
@@ -96,5 +95,4 @@ class UsageRows:
             )
 
     def _write(self, update: ItemUpdate, deadline: Deadline) -> None:
-        body = expressions.body(update)
-        self._client.call("UpdateItem", body, deadline=deadline, repeatable=True)
+        self._store.update(update, deadline, returns=NOTHING, repeatable=True)
