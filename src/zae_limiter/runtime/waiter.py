@@ -8,10 +8,10 @@ from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Protocol
 
+from zae_limiter.runtime.calls import aturn
+
 if TYPE_CHECKING:
     import asyncio
-
-    from zae_limiter.runtime.turns import PacedFuture
 
 
 class Wakeable(Protocol):
@@ -27,13 +27,6 @@ def _get_running_loop() -> Callable[[], asyncio.AbstractEventLoop]:
     return asyncio.get_running_loop
 
 
-@cache
-def _paced_future_type() -> type[PacedFuture]:
-    from zae_limiter.runtime.turns import PacedFuture  # imports asyncio
-
-    return PacedFuture
-
-
 class AWaiter:
     """An event that one task awaits once; any thread may set it."""
 
@@ -41,7 +34,7 @@ class AWaiter:
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop = _get_running_loop()()
-        self._future: asyncio.Future[None] = self._new_future()
+        self._future: asyncio.Future[None] = self._loop.create_future()
         self._woken = self._expired = False
 
     async def wait(self, seconds: float) -> None:
@@ -53,7 +46,7 @@ class AWaiter:
                 if self._expired:
                     raise TimeoutError
                 if self._future.done():
-                    self._future = self._new_future()
+                    self._future = self._loop.create_future()
                 await self._future
         finally:
             timer.cancel()
@@ -74,9 +67,6 @@ class AWaiter:
             return False
         return True
 
-    def _new_future(self) -> asyncio.Future[None]:
-        return self._loop.create_future()
-
     def _wake(self) -> None:
         self._woken = True
         if not self._future.done():
@@ -89,12 +79,20 @@ class AWaiter:
 
 
 class ALineWaiter(AWaiter):
-    """An event for one of many waiting tasks. If all are cancelled, they end one by one."""
+    """An event for one of many waiting tasks. If all are cancelled, they go on one by one."""
 
     __slots__ = ()
 
-    def _new_future(self) -> asyncio.Future[None]:
-        return _paced_future_type()()
+    async def wait(self, seconds: float) -> None:
+        """Wait until woken; raise TimeoutError after that long, and a cancellation in turn."""
+        try:
+            await super().wait(seconds)
+        except BaseException as error:
+            import asyncio  # not needed by the sync tree
+
+            if isinstance(error, asyncio.CancelledError):
+                await aturn()
+            raise
 
 
 class Waiter:
