@@ -137,23 +137,25 @@ class InFlightCalls:
 
 
 class InFlightCall:
-    """One call; it ends when the frame that holds it is left, also after an interrupt."""
+    """One call, in flight while the block runs. Entering raises if the client is closed."""
 
     __slots__ = ("_calls",)
 
     def __init__(self, calls: InFlightCalls) -> None:
-        """Raises InfrastructureError if the client is closed."""
         self._calls = calls
+
+    def __enter__(self) -> None:
+        calls = self._calls
         calls.ids.add(id(self))
         if calls.is_closed:
-            self.end()
+            self._end()
             raise InfrastructureError("the repository is closed; open it again")
 
-    def end(self) -> None:
-        """Remove the call; a second time does nothing."""
+    def __exit__(self, *exc_info: object) -> None:
+        self._end()
+
+    def _end(self) -> None:
         calls = self._calls
         calls.ids.discard(id(self))
         if calls.is_closed:
             calls.resolve_if_drained()
-
-    __del__ = end

@@ -261,14 +261,16 @@ def test_a_signal_handler_may_start_a_call_while_one_is_being_counted():
     calls, handled = InFlightCalls(), []
 
     def handler(*_):
-        InFlightCall(calls).end()
+        with InFlightCall(calls):
+            pass
         handled.append(1)
 
     before = signal.signal(signal.SIGALRM, handler)
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
         while len(handled) < 200:
-            InFlightCall(calls).end()
+            with InFlightCall(calls):
+                pass
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)

@@ -124,11 +124,10 @@ class DynamoClient:
 
         The sync tree never runs this in the main thread: a signal handler must find no lock held.
         """
-        call = InFlightCall(self._calls_in_flight)
         clock, source = self._clock, self._access_source
         renewed: Access | None = None
         remedies: frozenset[str] = frozenset()
-        try:
+        with InFlightCall(self._calls_in_flight):
             while True:
                 try:
                     access = renewed or source.access
@@ -160,8 +159,6 @@ class DynamoClient:
                     self.counters.add(retries=1)
                 if pause:
                     sleep(pause)
-        finally:
-            del call  # the last reference: the call has ended
 
     def close(self) -> None:
         """Wait for calls in flight and close all connections; a second time does nothing."""
