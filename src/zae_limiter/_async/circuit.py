@@ -4,7 +4,6 @@ from __future__ import annotations
 
 # sync: import threading
 import time
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from math import inf
 from typing import Any
@@ -32,7 +31,7 @@ class Breaker:
 
     def __init__(self, engine: Engine, place: str, timeout_s: float) -> None:
         self._engine = engine
-        self._engine_notes_answers = hasattr(engine, "answered_s")
+        self._engine_notes_answers = engine.answered_s is not None
         self._place = place
         self._timeout_s = timeout_s
         self.is_open = False
@@ -119,8 +118,8 @@ class Breaker:
     def decided(self) -> None:
         """Note a decided charge as an answer of the store.
 
-        An engine with ``answered_s`` notes its answers itself, since it also decides without a
-        call, by its rejection cache.
+        An engine may note the answers itself, if it also decides without a call: by its rejection
+        cache.
         """
         if not self._engine_notes_answers:
             self.answered_s = time.monotonic()
@@ -136,7 +135,7 @@ class Breaker:
 
     def _last_answer_s(self) -> float:
         """Return the time of the last answer; an engine may know of some that no call has seen."""
-        return max(self.answered_s, getattr(self._engine, "answered_s", 0.0))
+        return max(self.answered_s, self._engine.answered_s or 0.0)
 
     def _has_answered(self) -> bool:
         return self._last_answer_s() > self._opened_s
@@ -166,8 +165,7 @@ class Breaker:
 
     async def ask(self) -> None:
         """Ask the store whether it answers; an outage raises RateLimiterUnavailable."""
-        ask: Callable[[], Awaitable[Any]] = getattr(self._engine, "probe", self._engine.ping)
-        await ask()
+        await self._engine.probe()
 
     async def _probe(self) -> None:
         try:

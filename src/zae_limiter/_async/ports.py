@@ -449,6 +449,13 @@ class Engine(Protocol):
         """The seconds that one acquire may take with all its calls; None if it never waits."""
 
     @property
+    def answered_s(self) -> float | None:
+        """The moment of the store's last answer, of any kind, on the monotonic clock.
+
+        None if the engine does not note it. Then every decided charge is an answer of the store.
+        """
+
+    @property
     def buckets(self) -> BucketStore: ...
     @property
     def configs(self) -> ConfigStore: ...
@@ -468,6 +475,9 @@ class Engine(Protocol):
 
     async def ping(self) -> None:
         """Return if the store answers; raise an error that says what is wrong otherwise."""
+
+    async def probe(self) -> None:
+        """Do so as well if the store would take a write; the circuit breaker asks this."""
 
     async def close(self) -> None:
         """Finish calls under way and release all connections. It may be called twice."""

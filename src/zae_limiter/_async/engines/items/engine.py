@@ -70,6 +70,9 @@ class ItemsEngine:
     async def ping(self) -> None:
         await self.documents.get(RESERVED_NAMESPACE, VERSION_RECORD)
 
+    async def probe(self) -> None:
+        await self.ping()
+
     async def close(self) -> None:
         await self.buckets.close()
         await self._store.close()

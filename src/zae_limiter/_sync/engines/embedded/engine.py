@@ -32,6 +32,7 @@ class EmbeddedEngine:
         request_timeout: float | None = None,
     ) -> None:
         self.capabilities = capabilities
+        self.answered_s = None
         self.request_timeout = request_timeout
         self._client = client
         self.buckets = EmbeddedBuckets(

@@ -72,6 +72,9 @@ class ItemsEngine:
     def ping(self) -> None:
         self.documents.get(RESERVED_NAMESPACE, VERSION_RECORD)
 
+    def probe(self) -> None:
+        self.ping()
+
     def close(self) -> None:
         self.buckets.close()
         self._store.close()
