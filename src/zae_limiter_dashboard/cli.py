@@ -11,8 +11,7 @@ from click.core import ParameterSource
 
 from zae_limiter.exceptions import RateLimiterUnavailable, ValidationError
 from zae_limiter.naming import DEFAULT_NAMESPACE
-from zae_limiter_dashboard.settings import DEFAULT_PORT, DashboardSettings
-from zae_limiter_ops.addresses import LOOPBACK
+from zae_limiter_dashboard.settings import DashboardSettings
 from zae_limiter_ops.cli.shared.store_options import store_options
 from zae_limiter_ops.views.advice import GivenOptions
 
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from zae_limiter import SyncRepository
     from zae_limiter_ops.cli.shared.store import StoreLocation
 
+DEFAULTS = DashboardSettings()
 CONFIG_CACHE_S = 5.0  # the page shows changes of others within this time
 
 
@@ -29,7 +29,7 @@ CONFIG_CACHE_S = 5.0  # the page shows changes of others within this time
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
-    default=DEFAULT_PORT,
+    default=DEFAULTS.port,
     show_default=True,
     help="Port of the page, 0 for any free one; without this option, the next free one.",
 )
@@ -37,7 +37,7 @@ CONFIG_CACHE_S = 5.0  # the page shows changes of others within this time
 @click.option("--allow-edit", is_flag=True, help="Allow changes; otherwise the page is read-only.")
 @click.option(
     "--host",
-    default=LOOPBACK,
+    default=DEFAULTS.host,
     show_default=True,
     metavar="ADDRESS",
     help="Address to listen on; others than this machine's need --certificate or --behind-proxy.",

@@ -9,8 +9,6 @@ from pathlib import Path
 from zae_limiter.exceptions import ValidationError
 from zae_limiter_ops.addresses import LOOPBACK, is_loopback
 
-DEFAULT_PORT = 8787
-
 _HOST = re.compile(r"[A-Za-z0-9.-]{1,253}(:[0-9]{1,5})?")
 _HEADER = re.compile(r"[A-Za-z0-9-]{1,64}")
 
@@ -24,7 +22,7 @@ class DashboardSettings:
     """
 
     host: str = LOOPBACK
-    port: int = DEFAULT_PORT
+    port: int = 8787
     allow_edit: bool = False
     behind_proxy: bool = False
     certificate: Path | None = None

@@ -9,26 +9,30 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from zae_limiter.exceptions import ValidationError
-from zae_limiter_ops.addresses import LOOPBACK
 from zae_limiter_ops.cli.shared.param_types import Seconds
 from zae_limiter_ops.cli.shared.store_options import store_options
-from zae_limiter_service.settings import DEFAULT_PORT, ServiceSettings
+from zae_limiter_service.settings import ServiceSettings
 
 if TYPE_CHECKING:
     from zae_limiter_ops.cli.shared.store import StoreLocation
 
+DEFAULTS = ServiceSettings()
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 YAML_FILE = click.Path(dir_okay=False, path_type=Path)  # read by check_files, which names mistakes
 
 
 @click.command()
 @click.option(
-    "--host", default=LOOPBACK, show_default=True, metavar="ADDRESS", help="Address to listen on."
+    "--host",
+    default=DEFAULTS.host,
+    show_default=True,
+    metavar="ADDRESS",
+    help="Address to listen on.",
 )
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
-    default=DEFAULT_PORT,
+    default=DEFAULTS.port,
     show_default=True,
     help="Port of HTTP, 0 for any free one.",
 )
@@ -52,7 +56,7 @@ YAML_FILE = click.Path(dir_okay=False, path_type=Path)  # read by check_files, w
 @click.option(
     "--workers",
     type=click.IntRange(1, 64),
-    default=1,
+    default=DEFAULTS.workers,
     show_default=True,
     help="Processes that serve; more than one needs a store that processes share.",
 )
@@ -70,14 +74,14 @@ YAML_FILE = click.Path(dir_okay=False, path_type=Path)  # read by check_files, w
 @click.option(
     "--max-leases",
     type=click.IntRange(1, 1_000_000),
-    default=10_000,
+    default=DEFAULTS.max_leases,
     show_default=True,
     help="Open leases of a worker, beyond which 503 is answered.",
 )
 @click.option(
     "--max-requests",
     type=click.IntRange(1, 100_000),
-    default=1_000,
+    default=DEFAULTS.max_requests,
     show_default=True,
     help="Requests of a worker that run or wait, beyond which 503 is answered.",
 )
@@ -85,7 +89,7 @@ YAML_FILE = click.Path(dir_okay=False, path_type=Path)  # read by check_files, w
     "--drain",
     "drain_s",
     type=Seconds(0, 3600),
-    default=10.0,
+    default=DEFAULTS.drain_s,
     show_default=True,
     help="Seconds for clients to settle their leases when the service stops.",
 )

@@ -10,7 +10,6 @@ from zae_limiter.exceptions import ValidationError
 from zae_limiter.store_url import parse_url
 from zae_limiter_ops.addresses import LOOPBACK, is_loopback
 
-DEFAULT_PORT = 8080
 DEFAULT_PORTS = {"http": 80, "https": 443}  # of URLs
 DEFAULT_TTL_S = 600.0
 MAX_TTL_S = 86_400.0
@@ -23,7 +22,7 @@ class ServiceSettings:
     """How the service is served, and its bounds. Bounds are those of one worker."""
 
     host: str = LOOPBACK
-    port: int = DEFAULT_PORT
+    port: int = 8080
     grpc_port: int | None = None
     tokens: Path | None = None
     no_auth: bool = False
