@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from zae_limiter import SyncRateLimiter
-from zae_limiter_dashboard.board import READ_UNITS_PER_CHANGED, Refreshed
+from zae_limiter_dashboard.board_keeper import READ_UNITS_PER_CHANGED, Refreshed
 from zae_limiter_ops.views.entities import EntityView, view_entity
 from zae_limiter_ops.views.explanation import Explanation, explain_acquire
 from zae_limiter_ops.views.in_force import as_in_force, changed_buckets

@@ -9,7 +9,7 @@ from starlette.responses import RedirectResponse, Response
 
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.naming import check_resource
-from zae_limiter_dashboard.board import READ_UNITS_PER_SHOWN
+from zae_limiter_dashboard.board_keeper import READ_UNITS_PER_SHOWN
 from zae_limiter_dashboard.charts import CallsChart
 from zae_limiter_dashboard.entity_view import entity_levels, entity_page, explain
 from zae_limiter_dashboard.history import DAYS

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from zae_limiter.exceptions import NamespaceNotFoundError, ValidationError, ZAELimiterError
 from zae_limiter.models.audit import SYSTEM_SUBJECT, AuditEvent, namespace_subject, resource_subject
-from zae_limiter_dashboard.board import Board, BoardKeeper
+from zae_limiter_dashboard.board import Board
+from zae_limiter_dashboard.board_keeper import BoardKeeper
 from zae_limiter_dashboard.history import History
 from zae_limiter_ops.views.modes import ModeView
 

@@ -7,7 +7,7 @@ from tests.dashboard.test_pages import eventually
 from tests.support.dynamodb.shared import shared_endpoint
 from tests.support.dynamodb.tables import empty_table, store_url
 from zae_limiter import Limit, SyncRepository
-from zae_limiter_dashboard.board import BoardKeeper
+from zae_limiter_dashboard.board_keeper import BoardKeeper
 from zae_limiter_dashboard.server import DashboardServer
 from zae_limiter_dashboard.settings import DashboardSettings
 from zae_limiter_ops.views.advice import GivenOptions
