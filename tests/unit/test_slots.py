@@ -18,11 +18,11 @@ from zae_limiter import (
 )
 from zae_limiter._async.slot_waiting import behind_others
 from zae_limiter.admission.image import BucketImage, LimitState, Rate, full_at_ms
+from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.moves import rebase_move
 from zae_limiter.admission.rebase import full_bucket, rebase
 from zae_limiter.admission.report import bucket_states
 from zae_limiter.admission.request import Grant, Settlement, with_released
-from zae_limiter.admission.resolution import InForce
 from zae_limiter.admission.shards.pressure import has_useful_halves
 from zae_limiter.admission.shards.split_merge import merge, split
 from zae_limiter.admission.shards.tree import Shard, of_shard

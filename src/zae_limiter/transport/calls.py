@@ -13,8 +13,6 @@ from zae_limiter.exceptions import InfrastructureError, RateLimiterUnavailable
 from zae_limiter.runtime.locks import renew_after_fork
 from zae_limiter.store_errors import NoAnswer, NotSent, ServerFault, Throttled
 
-__all__ = ["Deadline", "InFlightCall", "InFlightCalls", "Retries"]
-
 _FIRST_PAUSE_S = 0.025  # about a round trip within a region
 _LONGEST_PAUSE_S = 0.4  # a fifth of the default deadline, so that a retry still fits
 _LEAST_ATTEMPT_S = 0.005  # no answer comes back in less time

@@ -10,12 +10,13 @@ from hmac import digest
 from typing import NamedTuple
 from urllib.parse import quote
 
+from zae_limiter.clock import Deadline
 from zae_limiter.exceptions import RateLimiterUnavailable
 from zae_limiter.runtime.calls import sleep
 from zae_limiter.store_errors import NotSent, ServerFault, Throttled
 from zae_limiter.transport.access import find_destination
 from zae_limiter.transport.aws_config import AwsConfig
-from zae_limiter.transport.calls import Deadline, Retries
+from zae_limiter.transport.calls import Retries
 from zae_limiter.transport.errors import Denied, Refused
 from zae_limiter.transport.messages import Destination, Endpoint, HttpResponse, parse_endpoint
 from zae_limiter.transport.proxy import check_forwarded

@@ -18,10 +18,11 @@ from tests.integration.transport.scripted import Script, full_listener, wait_for
 from tests.integration.transport.trees import request
 from zae_limiter._async.engines.dynamodb.client import DynamoClient
 from zae_limiter._sync.engines.dynamodb.client import DynamoClient as SyncDynamoClient
+from zae_limiter.clock import Deadline
 from zae_limiter.exceptions import InfrastructureError
 from zae_limiter.store_errors import NoAnswer
 from zae_limiter.transport.aio import AHttp
-from zae_limiter.transport.calls import Deadline, InFlightCall, InFlightCalls
+from zae_limiter.transport.calls import InFlightCall, InFlightCalls
 from zae_limiter.transport.messages import MAX_CONNECTIONS
 
 KEY = {"Key": {"PK": {"S": "one"}}}

@@ -9,8 +9,7 @@ from botocore.credentials import Credentials as TheirCredentials
 
 from zae_limiter.store_errors import ServerFault, Throttled
 from zae_limiter.transport.errors import Denied, Refused
-from zae_limiter.transport.messages import Destination, HttpResponse, parse_endpoint
-from zae_limiter.transport.proxy import Proxy
+from zae_limiter.transport.messages import Destination, HttpResponse, Proxy, parse_endpoint
 from zae_limiter.transport.signing import Credentials
 from zae_limiter_ops.transport.s3 import S3Object, check_put, put_object
 

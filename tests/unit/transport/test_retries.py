@@ -4,8 +4,9 @@ import time
 
 import pytest
 
+from zae_limiter.clock import Deadline
 from zae_limiter.store_errors import NoAnswer, NotSent, ServerFault, Throttled
-from zae_limiter.transport.calls import Deadline, Retries
+from zae_limiter.transport.calls import Retries
 
 NOT_SENT, NO_ANSWER = NotSent("no connection"), NoAnswer("no answer")
 FAULT, BUSY = ServerFault("500"), Throttled("slow down")

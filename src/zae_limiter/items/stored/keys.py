@@ -7,7 +7,7 @@ from typing import NamedTuple
 from zae_limiter import schema
 from zae_limiter.items.stored.attributes import Item, s, text
 from zae_limiter.items.stored.query import PREFIX, ItemQuery, Range
-from zae_limiter.schema import RESERVED_NAMESPACE
+from zae_limiter.naming import RESERVED_NAMESPACE
 
 
 class BucketId(NamedTuple):

@@ -11,7 +11,7 @@ from zae_limiter.exceptions import (
     ValidationError,
     ZAELimiterError,
 )
-from zae_limiter_ops._async.provisioner import Progress
+from zae_limiter_ops._async.provisioner.apply_changes import Progress
 from zae_limiter_ops.infra import names
 from zae_limiter_ops.manifest.declarations import LimitsManifest
 from zae_limiter_ops.manifest.deletions import DeletionsRefused

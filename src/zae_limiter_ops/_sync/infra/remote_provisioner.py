@@ -13,7 +13,7 @@ from zae_limiter.exceptions import (
     ValidationError,
     ZAELimiterError,
 )
-from zae_limiter_ops._sync.provisioner import Progress
+from zae_limiter_ops._sync.provisioner.apply_changes import Progress
 from zae_limiter_ops.infra import names
 from zae_limiter_ops.manifest.declarations import LimitsManifest
 from zae_limiter_ops.manifest.deletions import DeletionsRefused

@@ -20,8 +20,6 @@ from zae_limiter_ops.manifest.problems import ApplyConflict
 from zae_limiter_ops.manifest.state import encode
 from zae_limiter_ops.manifest.targets import Action, Settings, wanted_settings
 
-__all__ = ["Progress", "SyncProvisioner"]
-
 # The lease is longer than a batch takes with all its retries. After an apply was killed, the next
 # apply waits until the lease ends.
 LEASE_SECONDS = 60

@@ -12,10 +12,11 @@ from typing import Any, NoReturn
 from sim.virtual_time import VirtualTime
 from tests.support.dynamodb.model.table import ModelTable, Refusal
 from zae_limiter._async.engines.dynamodb.client import READS
+from zae_limiter.clock import Deadline
 from zae_limiter.exceptions import InfrastructureError, RateLimiterUnavailable
 from zae_limiter.items.counters import Counters
 from zae_limiter.store_errors import ConditionFailed, NoAnswer, NotSent, ServerFault, Throttled
-from zae_limiter.transport.calls import Deadline, Retries
+from zae_limiter.transport.calls import Retries
 from zae_limiter.transport.errors import Reason, Refused, TransactionCanceled
 
 WRITES = frozenset({"UpdateItem", "PutItem", "DeleteItem", "TransactWriteItems", "BatchWriteItem"})

@@ -27,8 +27,6 @@ from zae_limiter.models.config import (
 from zae_limiter.models.entity import Entity
 from zae_limiter.naming import DEFAULT_RESOURCE
 
-__all__ = ["ItemConfigs"]
-
 
 class ItemConfigs:
     """One item per level. Each change, its audit event and the version are one transaction."""

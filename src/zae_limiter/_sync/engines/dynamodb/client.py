@@ -12,14 +12,14 @@ from functools import partial
 from math import inf
 from typing import Any
 
-from zae_limiter.clock import ServerClock
+from zae_limiter.clock import Deadline, ServerClock
 from zae_limiter.exceptions import RateLimiterUnavailable, ValidationError
 from zae_limiter.items.counters import Counters
 from zae_limiter.runtime.calls import sleep
 from zae_limiter.runtime.finishing import shield
 from zae_limiter.store_errors import NotSent
 from zae_limiter.transport.access import Access, AccessSource
-from zae_limiter.transport.calls import Deadline, InFlightCall, InFlightCalls, Retries
+from zae_limiter.transport.calls import InFlightCall, InFlightCalls, Retries
 from zae_limiter.transport.errors import Denied
 from zae_limiter.transport.messages import HttpResponse
 from zae_limiter.transport.proxy import check_forwarded
