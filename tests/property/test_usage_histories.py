@@ -74,6 +74,26 @@ AIMED = {
     ),
     "anything may happen": Profile(),
 }
+# The same of quotas: what is left of them, and not the hour in which it was used.
+QUOTAS = {
+    "callers want more than there is": Profile(
+        quotas=True,
+        theme="burst",
+        faults=0.1,
+        clients=4,
+        steps=60,
+        skew_s=0.0,
+        debts=False,
+        reshapes=False,
+        changes=False,
+        removals=False,
+    ),
+    "holders crash": Profile(quotas=True, theme="crash", removals=True, faults=0.1, steps=60),
+    "buckets are split and merged": Profile(
+        quotas=True, theme="merge", reshapes=True, changes=False, steps=60
+    ),
+    "limits change": Profile(quotas=True, theme="configure", changes=True, steps=60),
+}
 # The guard that is missing, and the histories that find it.
 DEFECTS = {
     "a late write counts for an hour that is over": (
@@ -125,6 +145,12 @@ def test_usage_is_exact_where(aim):
         History(seed, AIMED[aim]).run()
 
 
+@pytest.mark.parametrize("aim", QUOTAS)
+def test_quotas_are_exact_where(aim):
+    for seed in range(AIMED_SHORT):
+        History(seed, QUOTAS[aim]).run()
+
+
 @pytest.mark.parametrize("seed", ONCE_WRONG)
 def test_usage_is_exact_in_histories_that_were_wrong_once(seed):
     History(seed).run()
@@ -135,6 +161,13 @@ def test_usage_is_exact_in_histories_that_were_wrong_once(seed):
 def test_usage_is_exact_in_many_histories_where(aim):
     for seed in range(AIMED_LONG):
         History(seed, AIMED[aim]).run()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("aim", QUOTAS)
+def test_quotas_are_exact_in_many_histories_where(aim):
+    for seed in range(AIMED_LONG):
+        History(seed, QUOTAS[aim]).run()
 
 
 # Only the tenth history or so finds these; test_usage_guards has short ones for their guards.
@@ -157,6 +190,13 @@ def test_a_planted_defect_is_found(defect):
     ignored, aim = DEFECTS[defect]
     with pytest.raises(Wrong):
         run_histories(AIMED[aim], table_with(ignored))
+
+
+@pytest.mark.parametrize("attribute", ["t_tpm", "y.*"], ids=["balance", "holds"])
+def test_a_store_that_ignores_a_bound_of_quotas_is_found(attribute):
+    ignored = ignored_guard(attribute, lambda kind, request: True)
+    with pytest.raises(Wrong):
+        run_histories(QUOTAS["callers want more than there is"], table_with(ignored))
 
 
 def run_histories(profile, table):

@@ -57,7 +57,7 @@ class AdmissionCheck:
         for name in dropped:  # absent is full
             self._limits.pop((bucket, name[2:]), None)
         for name in new:
-            if not name.startswith("c_"):
+            if not name.startswith("c_") or new[f"p_{name[2:]}"]["S"].startswith("q:"):
                 continue
             key = name[2:]
             capacity, refill, period = new[f"p_{key}"]["S"].split(":")[:3]

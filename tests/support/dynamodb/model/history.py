@@ -17,6 +17,7 @@ from tests.support.dynamodb.model.aggregator import MODES, Aggregator
 from tests.support.dynamodb.model.client import FAULTS, ModelClient, Network
 from tests.support.dynamodb.model.ledger import NOTHING, Bucket, Ledger, Used, Wrong
 from tests.support.dynamodb.model.pauses import PauseCheck
+from tests.support.dynamodb.model.quotas import QuotaCheck
 from tests.support.dynamodb.model.table import ModelTable
 from zae_limiter import Limit, RateLimiter, RateLimitExceeded, Repository
 from zae_limiter._async.engines.dynamodb.engine import DynamoEngine
@@ -94,6 +95,7 @@ class Profile:
     watched: bool | None = None  # hooks note how acquires end
     waits: bool | None = None  # some acquires have a timeout, and so reserve
     pauses: bool = False
+    quotas: bool = False  # on tokens, instead of rates
 
     def drawn(self, chance: random.Random) -> Profile:
         flags = ("debts", "cascade", "reshapes", "changes", "removals", "lag")
@@ -188,12 +190,14 @@ class History:
         self.network = Network(random.Random(f"{self.seed} network"))
         self.network.slow_s = chance.choice((0.001, 0.02, 0.3))
         self.network.kinds = self.profile.fault_kinds or FAULTS
-        self.ledger = Ledger(self.table, RETENTION_DAYS * DAY_S)
+        # What calls hold of quotas is in no hour before it is settled: the ledger cannot follow it.
+        retention_s = None if self.profile.quotas else RETENTION_DAYS * DAY_S
+        self.ledger = Ledger(self.table, retention_s)
         self.admissions = AdmissionCheck()
         if not self.profile.debts and not self.profile.skew_s and not self.profile.waits:
             self.table.listeners.append(self.admissions.follow)
-        self.pauses = PauseCheck()
-        self.table.listeners.append(self.pauses.follow)
+        self.pauses, self.quotas = PauseCheck(), QuotaCheck()
+        self.table.listeners += [self.pauses.follow, self.quotas.follow]
         assert isinstance(loop, VirtualTime)
 
     async def _open_fleet(self) -> None:
@@ -256,7 +260,8 @@ class History:
 
     def _kinds(self) -> dict[str, int]:
         profile = self.profile
-        kinds = {"acquire": 60, "burst": 12, "expire": 2, "query": 8}
+        kinds = {"acquire": 60, "burst": 12, "expire": 2}
+        kinds |= {} if profile.quotas else {"query": 8}
         if profile.reshapes:
             kinds |= {"split": 8, "merge": 6}
         if profile.changes:
@@ -394,8 +399,14 @@ class History:
         chance = self.chance
         return [
             Limit.custom("rpm", chance.choice((20, 60, 100)), chance.choice((1, 7, 60)), 60),
-            Limit.custom("tpm", chance.choice((300, 1000)), chance.choice((5, 333)), 60),
+            self._quota()
+            if self.profile.quotas
+            else Limit.custom("tpm", chance.choice((300, 1000)), chance.choice((5, 333)), 60),
         ]
+
+    def _quota(self) -> Limit:
+        amount, per = self.chance.choice((700, 3000)), self.chance.choice(("hour", "day", "year"))
+        return Limit.quota("tpm", amount, per=per, hold_ttl=self.chance.choice((10, 60)))
 
     async def _configure(self, member: Member) -> None:
         chance = self.chance
@@ -632,12 +643,16 @@ class History:
         if tasks:
             await asyncio.gather(*tasks)
         await asyncio.sleep(3 * STORE_AFTER_S)  # counts are stored by then
-        while self.network.open_late:  # noqa: ASYNC110 - time is virtual
+        while self.network.open_late or self._pending_ends():  # noqa: ASYNC110 - time is virtual
             await asyncio.sleep(HOUR_S)
         if self.aggregator is not None:
             self.aggregator.finish()
             await asyncio.sleep(4 * HOUR_S)  # calls of the processor may be late
         await asyncio.sleep(self.network.slow_s * 4 + 5)
+
+    def _pending_ends(self) -> int:
+        """Return how many ends of blocks are stored later, since their writes have failed."""
+        return sum(each.repo.pending_settlements for each in (*self.members, *self.leaving))
 
     async def _check_at_rest(self) -> None:
         if self.table.invalid:
@@ -647,6 +662,8 @@ class History:
         if self.aggregator is not None:
             self._check_cleared()
         self._check_intended()
+        if self.profile.quotas:
+            return
         self.profile = replace(self.profile, skew_s=0.0)
         reader = await self.open()
         self.members.append(reader)

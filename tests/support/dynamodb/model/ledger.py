@@ -419,7 +419,8 @@ def _text(item: Item, name: str) -> str:
 
 
 def _slot(item: Item, limit: str) -> str:
-    return str(item[f"p_{limit}"]["S"]).split(":")[3]
+    parts = str(item[f"p_{limit}"]["S"]).split(":")
+    return parts[1] if parts[0] == "q" else parts[3]
 
 
 def _consumed(old: Item | None, new: Item) -> Counter[str]:
