@@ -34,9 +34,8 @@ if TYPE_CHECKING:
         SharedConfig,
     )
     from zae_limiter.models.entity import Entity, Namespace
-    from zae_limiter.models.usage import UsageRanking, UsageSnapshot, UsageSummary
     from zae_limiter.runtime.finishing import Receipt
-    from zae_limiter.usage.report import UsageQuery
+    from zae_limiter.usage.report import UsageReport
 
 
 class BucketStore(Protocol):
@@ -359,33 +358,19 @@ class NamespaceStore(Protocol):
 
 
 class UsageStore(Protocol):
-    """Usage by windows of time; every net token is counted exactly once.
+    """Usage by the hour; every net token is counted exactly once.
 
-    Queries are about an entity, a resource, or both; with neither, about the whole namespace.
     Acquires that were rejected or have waited are counted by ``BucketStore.count``.
     """
 
-    def page(
-        self,
-        namespace_id: str,
-        entity_id: str | None,
-        resource: str | None,
-        query: UsageQuery,
-        *,
-        limit: int,
-        next_key: str | None,
-    ) -> tuple[list[UsageSnapshot], str | None]:
-        """Return windows after ``next_key``, oldest first, and the key of the next page."""
+    def read(
+        self, namespace_id: str, entity_id: str | None, resource: str | None, report: UsageReport
+    ) -> None:
+        """Add the hours of the report's query to it, in order of days, until it needs no more.
 
-    def summary(
-        self, namespace_id: str, entity_id: str | None, resource: str | None, query: UsageQuery
-    ) -> UsageSummary:
-        """Sum all windows of the query; a sum over several entities counts each token once."""
-
-    def top(
-        self, namespace_id: str, resource: str | None, query: UsageQuery, by: str | None, limit: int
-    ) -> UsageRanking:
-        """Rank entities by their usage in the hours of the query: of a limit, or of acquires."""
+        They are those of an entity, of a resource, or of both; with neither, of the whole
+        namespace. The hours of one bucket and hour come in a row.
+        """
 
 
 class AuditLog(Protocol):

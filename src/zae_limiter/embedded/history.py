@@ -21,9 +21,7 @@ from zae_limiter.embedded.tables import (
     refuse_if_purging,
 )
 from zae_limiter.models.audit import AuditAction, AuditedChange, AuditEvent
-from zae_limiter.models.usage import UsageRanking, UsageSnapshot, UsageSummary
-from zae_limiter.usage.ranking import TopUsage
-from zae_limiter.usage.report import END_OF_TIME, UsagePage, UsageQuery, UsageTotal
+from zae_limiter.usage.report import END_OF_TIME, UsageReport
 
 PAGE = 1000  # events that are read at a time
 
@@ -60,65 +58,22 @@ def events(
     return listed
 
 
-def usage_page(
+def read_usage(
     tables: Tables,
     namespace_id: str,
     entity_id: str | None,
     resource: str | None,
-    query: UsageQuery,
-    *,
-    limit: int,
-    next_key: str | None,
-) -> Listing[tuple[list[UsageSnapshot], str | None]]:
-    """Return one page of windows, oldest first, and the key of the next page."""
-    page = UsagePage(query, limit, next_key)
-    span = (page.first_hour, query.last_hour)
-    for hours in usage_hours(tables, namespace_id, entity_id, resource, span, query.now_ms):
+    report: UsageReport,
+) -> Listing[None]:
+    """Add the hours of a query to a report, until it needs no more."""
+    span, now_ms = (report.first_hour, report.query.last_hour), report.query.now_ms
+    for hours in usage_hours(tables, namespace_id, entity_id, resource, span, now_ms):
         if hours is None:
             yield
         else:
-            page.add(hours)
-            if page.is_complete(hours[-1].usage.hour):
+            report.add(hours)
+            if report.is_complete(hours[-1].usage.hour):
                 break
-    return page.end()
-
-
-def usage_summary(
-    tables: Tables,
-    namespace_id: str,
-    entity_id: str | None,
-    resource: str | None,
-    query: UsageQuery,
-) -> Listing[UsageSummary]:
-    """Return totals over all windows of the query."""
-    total = UsageTotal(query, entity_id=entity_id, resource=resource)
-    span = (query.start_hour, query.last_hour)
-    for hours in usage_hours(tables, namespace_id, entity_id, resource, span, query.now_ms):
-        if hours is None:
-            yield
-        else:
-            total.add(hours)
-    return total.end()
-
-
-def usage_top(
-    tables: Tables,
-    namespace_id: str,
-    resource: str | None,
-    query: UsageQuery,
-    by: str | None,
-    limit: int,
-) -> Listing[UsageRanking]:
-    """Return the largest consumers in the hours of the query."""
-    top = TopUsage(query, by, limit)
-    span = (query.start_hour, query.last_hour)
-    while top.begin_pass():
-        for hours in usage_hours(tables, namespace_id, None, resource, span, query.now_ms):
-            if hours is None:
-                yield
-            else:
-                top.add(hours)
-    return top.end()
 
 
 def usage_hours(

@@ -14,7 +14,7 @@ from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.notation import parse_period
 from zae_limiter.models.timestamps import iso_from_ms
 from zae_limiter.models.usage import EntityUsage, UsageRanking, WindowType
-from zae_limiter.usage.report import ShownNames, UsageQuery
+from zae_limiter.usage.report import ShownNames, UsageQuery, UsageReport
 
 MAX_RANKED = 1000  # entities in one ranking
 MAX_COUNTED = 50_000  # entities that are added up in one pass, which takes about 40 MB
@@ -33,7 +33,7 @@ def hours_of_last(last: str | timedelta, now_ms: int) -> UsageQuery:
     return UsageQuery((WindowType.HOURLY,), start_hour, now_ms // HOUR_MS + 1, now_ms)
 
 
-class TopUsage:
+class TopUsage(UsageReport):
     """Finds the ``limit`` largest consumers and parents, by a limit or by admitted acquires.
 
     The ranking is exact, and its memory is bounded: if there are more than ``max_counted``
@@ -45,7 +45,7 @@ class TopUsage:
     def __init__(
         self, query: UsageQuery, by: str | None, limit: int, max_counted: int = MAX_COUNTED
     ) -> None:
-        self._query = query
+        super().__init__(query)
         self._by = by
         self._limit = min(limit, MAX_RANKED)
         self._max_counted = max_counted
@@ -66,7 +66,6 @@ class TopUsage:
         return True
 
     def add(self, rows: Iterable[BucketHour]) -> None:
-        """Add hours of the query."""
         for row in rows:
             entity_id, usage = row.entity_id, row.usage
             if self._is_in_part(entity_id):
@@ -111,8 +110,8 @@ class TopUsage:
         """Return the ranking, after the last pass."""
         return UsageRanking(
             by=self._by,
-            start_time=iso_from_ms(self._query.start_hour * HOUR_MS),
-            end_time=iso_from_ms(self._query.end_hour * HOUR_MS),
+            start_time=iso_from_ms(self.query.start_hour * HOUR_MS),
+            end_time=iso_from_ms(self.query.end_hour * HOUR_MS),
             consumers=self._consumers,
             parents=self._parents,
             limit_names=tuple(sorted(self._limit_names)),

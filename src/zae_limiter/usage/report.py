@@ -191,14 +191,55 @@ def _refusals(key: WindowKey, refusals: Refusals | None) -> dict[str, Any]:
     }
 
 
-class UsagePage:
+class UsageReport:
+    """A report of a query that a store fills with hours. It needs all of them, unless it says so.
+
+    ``rows_of_bucket`` is about how many days of one bucket it needs; None stands for all.
+    """
+
+    rows_of_bucket: int | None = None
+
+    def __init__(self, query: UsageQuery) -> None:
+        self.query = query
+
+    def add(self, rows: Iterable[BucketHour]) -> None:
+        """Add hours, in order of days."""
+        raise NotImplementedError
+
+    @property
+    def first_hour(self) -> int:
+        """The first hour to read."""
+        return self.query.start_hour
+
+    @property
+    def first_entity(self) -> str:
+        """The first entity to read on the first day, if all windows are days."""
+        return ""
+
+    def wants(self, entity_id: str, resource: str, day: int) -> bool:
+        """Tell whether the report may need hours of a bucket on a day."""
+        return True
+
+    def is_complete(self, hour: int) -> bool:
+        """Tell whether the report needs no hours from this one on."""
+        return False
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it needs no more hours, if all windows are days and come sorted by entity."""
+        return False
+
+
+class UsagePage(UsageReport):
     """Collects the first ``limit`` snapshots after ``next_key``, from hours in order of days.
 
     It holds at most about twice ``limit`` windows, even if many more windows come after them.
     """
 
     def __init__(self, query: UsageQuery, limit: int, next_key: str | None) -> None:
-        self._query = query
+        super().__init__(query)
+        shortest = min(window_end(window, 0) for window in query.windows)
+        self.rows_of_bucket = (limit + 1) * shortest // DAY + 2
         self._wanted = min(limit, MAX_PAGE) + 1  # the extra one shows that there is a next page
         self._last = None if next_key is None else _parse_key(next_key)
         self._windows: dict[WindowKey, HourUsage] = {}
@@ -209,28 +250,22 @@ class UsagePage:
     @property
     def first_hour(self) -> int:
         """The first hour to read: no window of the page starts earlier."""
-        start_hour = self._query.start_hour
+        start_hour = self.query.start_hour
         return start_hour if self._last is None else max(start_hour, self._last.start_hour)
 
     @property
     def first_entity(self) -> str:
-        """The first entity to read on the first day, if all windows are days."""
         last = self._last
         return last.entity_id if last is not None and last.start_hour == self.first_hour else ""
 
     @property
     def is_full(self) -> bool:
-        """Whether the page has all the windows that it wants.
-
-        If all windows are days and come sorted by day, entity and resource, it is also complete.
-        """
         return len(self._windows) >= self._wanted
 
     def add(self, rows: Iterable[BucketHour]) -> None:
-        """Add hours; ``is_complete`` tells whether later ones are needed."""
         last = self._last
         for row in rows:
-            for key in self._query.keys(row):
+            for key in self.query.keys(row):
                 if last is not None and key <= last:
                     continue
                 total = self._windows.get(key)
@@ -242,14 +277,13 @@ class UsagePage:
                 self._drop_later()
 
     def wants(self, entity_id: str, resource: str, day: int) -> bool:
-        """Tell whether hours of a bucket on a day may belong to windows of the page."""
         last, highest = self._last, self._highest
         first = day * DAY
-        is_hourly = WindowType.HOURLY in self._query.windows
+        is_hourly = WindowType.HOURLY in self.query.windows
         return any(
             (last is None or key > last) and (highest is None or key <= highest)
             for hour in range(first, first + (DAY if is_hourly else 1))
-            for key in self._query.keys_of(entity_id, resource, hour)
+            for key in self.query.keys_of(entity_id, resource, hour)
         )
 
     def _drop_later(self) -> None:
@@ -258,13 +292,12 @@ class UsagePage:
         self._windows = {key: self._windows[key] for key in kept}
 
     def is_complete(self, hour: int) -> bool:
-        """Tell whether all hours from ``hour`` on belong to windows outside of the page."""
         if len(self._windows) < self._wanted:
             return False
         self._drop_later()
         assert self._highest is not None
         first, last = self.first_hour, self._highest.start_hour
-        return all(_start_from(window, first, hour) > last for window in self._query.windows)
+        return all(_start_from(window, first, hour) > last for window in self.query.windows)
 
     def end(self) -> tuple[list[UsageSnapshot], str | None]:
         """Return the page and the key of the next page."""
@@ -309,7 +342,7 @@ class _LatestWindow:
     buckets: set[tuple[str, str]] = field(default_factory=set)
 
 
-class UsageTotal:
+class UsageTotal(UsageReport):
     """Adds up totals, and averages per window with usage, from hours in order of days.
 
     Hours of one day may come in any order; of one bucket and hour they come in a row.
@@ -320,7 +353,7 @@ class UsageTotal:
     """
 
     def __init__(self, query: UsageQuery, *, entity_id: str | None, resource: str | None) -> None:
-        self._query = query
+        super().__init__(query)
         self._each_token_once = entity_id is None
         self._is_over_resources = resource is None
         self._total = HourUsage(query.start_hour)
@@ -330,9 +363,8 @@ class UsageTotal:
         self._latest: dict[str, _LatestWindow] = {}  # by the length of the window
 
     def add(self, rows: Iterable[BucketHour]) -> None:
-        """Add hours in order of days."""
         for row in rows:
-            for key in self._query.keys(row):
+            for key in self.query.keys(row):
                 self._count(key, row.usage)
 
     def _count(self, key: WindowKey, usage: HourUsage) -> None:

@@ -88,14 +88,13 @@ class HistoryMethods(RepositoryMixin):
         """
         check_positive(limit, "limit")
         _check_subject(entity_id, resource)
-        return await self._context.engine.usage.page(
-            self._context.namespace_id,
-            entity_id,
-            resource,
-            self._usage_query(window_type, start_time, end_time),
-            limit=limit,
-            next_key=next_key,
-        )
+        # Imported here, since most programs never ask for a report.
+        from zae_limiter.usage.report import UsagePage
+
+        query = self._usage_query(window_type, start_time, end_time)
+        page, context = UsagePage(query, limit, next_key), self._context
+        await context.engine.usage.read(context.namespace_id, entity_id, resource, page)
+        return page.end()
 
     async def get_usage_summary(
         self,
@@ -110,17 +109,15 @@ class HistoryMethods(RepositoryMixin):
         The total of one entity is its whole usage. A total over several entities counts each token
         once: usage of parents through their children is shown apart.
         """
+        from zae_limiter.usage.report import UsageTotal
+
         _check_subject(entity_id, resource)
-        return await self._context.engine.usage.summary(
-            self._context.namespace_id,
-            entity_id,
-            resource,
-            self._usage_query(
-                window_type or self._context.snapshot_windows[0],  # type: ignore[arg-type]
-                start_time,
-                end_time,
-            ),
-        )
+        context = self._context
+        window = window_type or context.snapshot_windows[0]
+        query = self._usage_query(window, start_time, end_time)  # type: ignore[arg-type]
+        total = UsageTotal(query, entity_id=entity_id, resource=resource)
+        await context.engine.usage.read(context.namespace_id, entity_id, resource, total)
+        return total.end()
 
     async def get_top_usage(
         self,
@@ -135,15 +132,17 @@ class HistoryMethods(RepositoryMixin):
         They are ranked by the tokens of the limit ``by``, or by admitted acquires without it. The
         span is rounded to whole hours and includes the running hour.
         """
-        from zae_limiter.usage.ranking import hours_of_last
+        from zae_limiter.usage.ranking import TopUsage, hours_of_last
 
         check_positive(limit, "limit")
         if by is not None:
             check_limit_name(by, "by")
         _check_subject(None, resource)
         context = self._context
-        query = hours_of_last(last, context.clock())
-        return await context.engine.usage.top(context.namespace_id, resource, query, by, limit)
+        top = TopUsage(hours_of_last(last, context.clock()), by, limit)
+        while top.begin_pass():
+            await context.engine.usage.read(context.namespace_id, None, resource, top)
+        return top.end()
 
     def _usage_query(
         self,
@@ -151,7 +150,6 @@ class HistoryMethods(RepositoryMixin):
         start_time: str | datetime | None,
         end_time: str | datetime | None,
     ) -> UsageQuery:
-        # Imported here, since most programs never ask for a report.
         from zae_limiter.models.usage import WindowType
         from zae_limiter.usage.report import UsageQuery
 

@@ -1,8 +1,11 @@
 """What each operation costs, indexes included, as the store bills it and the documents say."""
 
+from functools import partial
+
 from tests.integration.dynamodb.ports.world import NOW_MS, NS, delete_limits, limits, set_limits
 from tests.support.dynamodb.usage_rows import stored_rows
 from tests.support.hours import hour_of
+from tests.support.usage_totals import read_page
 from zae_limiter import schema
 from zae_limiter.admission.image import HOUR_MS
 from zae_limiter.admission.usage import BucketHour
@@ -99,11 +102,11 @@ async def test_history(proxied, proxy, raw):
     cost, hourly = Meter(proxy), UsageQuery.parse("hourly", None, None)
     hours = [hour_of(NOW_MS // HOUR_MS + hour, {"rpm": 1}, 1) for hour in range(100)]
     raw.put(*stored_rows(NS, [BucketHour("user", "api", each) for each in hours]))
-    page = proxied.usage.page
+    page = partial(read_page, proxied.usage, NS)
     # The bucket, which has no live hours, and 4 rows of some 500 bytes, consistently.
-    assert await cost(page(NS, "user", "api", hourly, limit=50, next_key=None)) == (2, 2, 0)
+    assert await cost(page("user", "api", hourly, limit=50)) == (2, 2, 0)
     # The partitions of the index, then the rows by key.
-    calls, units, written = await cost(page(NS, None, "api", hourly, limit=50, next_key=None))
+    calls, units, written = await cost(page(None, "api", hourly, limit=50))
     assert (calls, written) == (PARTITIONS + 1, 0)
     assert units == PARTITIONS / 2 + 4
     assert await cost(proxied.audit.events(NS, "user", None, 100)) == (1, 1, 0)

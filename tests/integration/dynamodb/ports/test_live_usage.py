@@ -6,6 +6,7 @@ from tests.integration.dynamodb.ports.test_usage import register
 from tests.integration.dynamodb.ports.world import NOW_MS, NS
 from tests.support.dynamodb.usage_rows import bucket_with_hours
 from tests.support.hours import hour_of
+from tests.support.usage_totals import read_page
 from zae_limiter.admission.image import HOUR_MS
 from zae_limiter.dynamodb.expressions import body as body_of
 from zae_limiter.items.stored.keys import BucketId
@@ -32,7 +33,7 @@ def write(raw):
 
 async def used(ports, subject, limit=100):
     """Return the tokens of each hour, by hour after the first one."""
-    page, key = await ports.usage.page(NS, *subject, HOURLY, limit=limit, next_key=None)
+    page, key = await read_page(ports.usage, NS, *subject, HOURLY, limit)
     assert key is None
     return {int(each.window_start[11:13]): each.counters.get("rpm", 0) for each in page}
 

@@ -7,7 +7,7 @@ import pytest
 from tests.integration.dynamodb.ports.world import NOW_MS, NS
 from tests.support.dynamodb.usage_rows import stored_rows
 from tests.support.hours import hour_of
-from tests.support.usage_totals import summary_of
+from tests.support.usage_totals import read_page, read_summary, summary_of
 from zae_limiter.admission.image import HOUR_MS
 from zae_limiter.admission.tally import Tally
 from zae_limiter.admission.usage import BucketHour
@@ -111,15 +111,15 @@ async def test_pages_and_sums_are_those_of_all_hours(ports, raw, seed, entity_id
             expected, _ = page_of(wanted, query, 10**6, None)
             for limit in limits:
                 assert await all_pages(ports, entity_id, resource, query, limit) == expected
-            found = await ports.usage.summary(NS, entity_id, resource, query)
+            found = await read_summary(ports.usage, NS, entity_id, resource, query)
             assert found == summary_of(wanted, query, entity_id, resource)
 
 
 async def all_pages(ports, entity_id, resource, query, limit):
     found, key = [], None
     while True:
-        page, key = await ports.usage.page(
-            NS, entity_id, resource, query, limit=limit, next_key=key
+        page, key = await read_page(
+            ports.usage, NS, entity_id, resource, query, limit=limit, next_key=key
         )
         assert len(page) <= limit
         found += page
@@ -132,7 +132,7 @@ async def test_a_page_does_not_read_what_comes_after_it(proxied, proxy, raw):
     hourly = UsageQuery.parse("hourly", None, None)
     for who in (("user", "api"), ("user", None), (None, "api")):
         with proxy.measure() as seen:
-            page, _ = await proxied.usage.page(NS, *who, hourly, limit=100, next_key=None)
+            page, _ = await read_page(proxied.usage, NS, *who, hourly, limit=100)
         assert len(page) == 100
         assert sum(read.answer["ScannedCount"] for read in seen.of("Query")) < 30 + 25
         rows = [
@@ -150,7 +150,9 @@ async def test_a_page_of_days_reads_the_rows_of_its_entities(proxied, proxy, raw
     daily, key = UsageQuery.parse("daily", None, None), None
     for number in range(3):
         with proxy.measure() as seen:
-            page, key = await proxied.usage.page(NS, None, "api", daily, limit=limit, next_key=key)
+            page, key = await read_page(
+                proxied.usage, NS, None, "api", daily, limit=limit, next_key=key
+            )
         first = number * limit
         assert [each.entity_id for each in page] == [
             f"user-{each:03}" for each in range(first, first + limit)
@@ -171,14 +173,14 @@ async def test_a_page_of_hours_of_many_entities_reads_few_rows(proxied, proxy, r
     store(raw, rows)
     hourly = UsageQuery.parse("hourly", None, None)
     with proxy.measure() as seen:
-        page, key = await proxied.usage.page(NS, None, "api", hourly, limit=50, next_key=None)
+        page, key = await read_page(proxied.usage, NS, None, "api", hourly, limit=50)
     assert [each.entity_id for each in page] == [f"user-{number:03}" for number in range(50)]
     keys_read = [
         len(read.body["RequestItems"][raw.table]["Keys"]) for read in seen.of("BatchGetItem")
     ]
     assert sum(keys_read) <= 104
     with proxy.measure() as seen:
-        page, _ = await proxied.usage.page(NS, None, "api", hourly, limit=50, next_key=key)
+        page, _ = await read_page(proxied.usage, NS, None, "api", hourly, limit=50, next_key=key)
     assert page[0].entity_id == "user-050"
     assert sum(read.answer["ScannedCount"] for read in seen.of("Query")) == 300
     paged = await all_pages(proxied, None, "api", hourly, 50)
@@ -190,8 +192,8 @@ async def test_a_span_of_time_is_a_range_of_keys(proxied, proxy, raw):
     span = UsageQuery.parse("hourly", "2026-02-01T00:00:00Z", "2026-02-01T05:00:00Z")
     for who in (("user", "api"), (None, "api")):
         with proxy.measure() as seen:
-            page, key = await proxied.usage.page(NS, *who, span, limit=100, next_key=None)
-            total = await proxied.usage.summary(NS, *who, span)
+            page, key = await read_page(proxied.usage, NS, *who, span, limit=100)
+            total = await read_summary(proxied.usage, NS, *who, span)
         assert (len(page), key, total.total) == (5, None, {"rpm": 5})
         assert sum(read.answer["ScannedCount"] for read in seen.of("Query")) == 2
 
@@ -199,9 +201,9 @@ async def test_a_span_of_time_is_a_range_of_keys(proxied, proxy, raw):
 async def test_a_later_page_starts_where_the_last_one_ended(proxied, proxy, raw):
     store(raw, [row("user", "api", hour) for hour in range(1200)])
     hourly = UsageQuery.parse("hourly", None, None)
-    _, key = await proxied.usage.page(NS, "user", "api", hourly, limit=1000, next_key=None)
+    _, key = await read_page(proxied.usage, NS, "user", "api", hourly, limit=1000)
     with proxy.measure() as seen:
-        page, _ = await proxied.usage.page(NS, "user", "api", hourly, limit=50, next_key=key)
+        page, _ = await read_page(proxied.usage, NS, "user", "api", hourly, limit=50, next_key=key)
     assert page[0].window_start == "2026-02-11T16:00:00Z"
     assert sum(read.answer["ScannedCount"] for read in seen.of("Query")) < 10
 
@@ -211,7 +213,7 @@ async def test_more_than_a_megabyte_is_added_up(ports, raw):
     rows = [BucketHour("user", "api", hour_of(FIRST + hour, many, 1)) for hour in range(800)]
     store(raw, rows)
     for who in (("user", "api"), (None, "api"), ("user", None)):
-        total = await ports.usage.summary(NS, *who, UsageQuery.parse("hourly", None, None))
+        total = await read_summary(ports.usage, NS, *who, UsageQuery.parse("hourly", None, None))
         assert total.snapshot_count == 800
         assert total.total == {name: 800 * amount for name, amount in many.items()}
 
@@ -219,7 +221,7 @@ async def test_more_than_a_megabyte_is_added_up(ports, raw):
 async def test_buckets_in_the_same_index_are_not_usage(ports, raw):
     store(raw, [row("user", "api", 0)])
     raw.put({**bucket_item.key(NS, "user", "api"), **bucket_item.index_keys(NS, "user", "api")})
-    page, _ = await ports.usage.page(NS, None, "api", EVERYTHING, limit=10, next_key=None)
+    page, _ = await read_page(ports.usage, NS, None, "api", EVERYTHING, limit=10)
     assert [each.window_type for each in page] == ["daily", "hourly", "monthly"]
 
 
@@ -230,7 +232,7 @@ async def test_the_ends_of_time_can_be_asked_for(ports, raw, times):
     store(raw, [row("user", "api", 0)])
     for who in (("user", "api"), (None, "api"), ("user", None)):
         query = UsageQuery.parse(None, *times)
-        page, _ = await ports.usage.page(NS, *who, query, limit=10, next_key=None)
+        page, _ = await read_page(ports.usage, NS, *who, query, limit=10)
         assert len(page) == (0 if times[0] == "9999-12-31" else 3)
 
 
@@ -238,5 +240,5 @@ async def test_the_ends_of_time_can_be_asked_for(ports, raw, times):
 @pytest.mark.parametrize("next_key", ["nonsense", "a#b#c#d", "#", 5])
 async def test_a_key_that_no_page_has_returned_is_refused(ports, next_key):
     with pytest.raises(ValidationError) as caught:
-        await ports.usage.page(NS, "user", "api", EVERYTHING, limit=10, next_key=next_key)
+        await read_page(ports.usage, NS, "user", "api", EVERYTHING, limit=10, next_key=next_key)
     assert caught.value.field == "next_key"

@@ -10,7 +10,7 @@ from zae_limiter._async.engines.items.context import TableContext
 from zae_limiter._async.engines.items.documents import ItemDocuments
 from zae_limiter._async.engines.items.entities import ItemEntities
 from zae_limiter._async.engines.items.namespaces import ItemNamespaces
-from zae_limiter._async.engines.items.usage.port import ItemUsage
+from zae_limiter._async.engines.items.usage.reading import ItemUsage
 from zae_limiter._sync.engines.dynamodb import client as sync_client
 from zae_limiter._sync.engines.dynamodb.store import DynamoStore as SyncDynamoStore
 from zae_limiter._sync.engines.items import configs as sync_configs

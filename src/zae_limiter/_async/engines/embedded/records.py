@@ -108,11 +108,9 @@ class EmbeddedNamespaces(Port):
 
 
 class EmbeddedUsage(Port):
-    """Usage windows, closed and open."""
+    """Usage by the hour, closed and open."""
 
-    page = lists(history.usage_page)
-    summary = lists(history.usage_summary)
-    top = lists(history.usage_top)
+    read = lists(history.read_usage)
 
 
 class EmbeddedAudit(Port):

@@ -10,7 +10,7 @@ from zae_limiter._async.engines.items.documents import ItemDocuments
 from zae_limiter._async.engines.items.entities import ItemEntities
 from zae_limiter._async.engines.items.namespaces import ItemNamespaces
 from zae_limiter._async.engines.items.port import ItemStore
-from zae_limiter._async.engines.items.usage.port import ItemUsage
+from zae_limiter._async.engines.items.usage.reading import ItemUsage
 from zae_limiter.items.buckets.cache import BucketCache
 from zae_limiter.models.backend import BackendCapabilities, StoreStats
 from zae_limiter.naming import RESERVED_NAMESPACE, VERSION_RECORD

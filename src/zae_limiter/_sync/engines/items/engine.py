@@ -12,7 +12,7 @@ from zae_limiter._sync.engines.items.documents import ItemDocuments
 from zae_limiter._sync.engines.items.entities import ItemEntities
 from zae_limiter._sync.engines.items.namespaces import ItemNamespaces
 from zae_limiter._sync.engines.items.port import ItemStore
-from zae_limiter._sync.engines.items.usage.port import ItemUsage
+from zae_limiter._sync.engines.items.usage.reading import ItemUsage
 from zae_limiter.items.buckets.cache import BucketCache
 from zae_limiter.models.backend import BackendCapabilities, StoreStats
 from zae_limiter.naming import RESERVED_NAMESPACE, VERSION_RECORD

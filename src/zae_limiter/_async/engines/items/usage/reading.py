@@ -22,6 +22,8 @@ from zae_limiter.items.stored.keys import Key
 from zae_limiter.items.stored.query import BETWEEN, ItemQuery, Range
 from zae_limiter.items.stored.usage import day_row
 from zae_limiter.items.stored.usage.day_row import RowId, UsageRow, day_key, day_of
+from zae_limiter.models.usage import WindowType
+from zae_limiter.usage.report import UsageReport
 
 RESOURCE_PAGE = 4  # rows per query while looking for resources: about 4 KB, one read unit
 MAX_QUERY_PAGE = 1000  # rows or keys of one Query, whose answer has at most 1 MB
@@ -97,15 +99,6 @@ def _day_in_key(item: Item) -> str:
     return text(item["SK"]).split(day_row.DELIMITER)[3]
 
 
-class WantedDays(Protocol):
-    """The days that a reader still needs; other rows are not read."""
-
-    def wants(self, entity_id: str, resource: str, day: int) -> bool: ...
-
-    def is_complete(self, hour: int) -> bool:
-        """Return whether the reader needs no hours from this one on."""
-
-
 class ResourceRows:
     """Rows of all entities on some resources: keys from the index, then the wanted items.
 
@@ -117,10 +110,10 @@ class ResourceRows:
         context: TableContext,
         partitions: list[str],
         hours: HourRange,
-        wanted: WantedDays | None = None,
+        report: UsageReport,
     ) -> None:
         self._store = context.store
-        self._wanted = wanted
+        self._report = report
         first = schema.gsi2_sk_usage(day_key(hours.first_day), hours.first_entity)
         days = Range(BETWEEN, first, schema.gsi2_sk_usage(day_key(hours.last_day + 1)))
         page_size = hours.page_size(len(partitions), MIN_KEYS)
@@ -141,19 +134,16 @@ class ResourceRows:
     async def _keys(self) -> list[Key]:
         """Return the keys of the next wanted rows; an empty list at the end."""
         found: list[Key] = []
-        wanted = self._wanted
         while not found and (entries := await self._merged.take(self._count)):
             self._count = min(2 * self._count, MAX_KEYS)
-            found = [Key.of(entry) for entry in entries]
-            if wanted is not None:
-                row_ids = [RowId.of(key) for key in found]
-                if wanted.is_complete(row_ids[0].day * day_row.DAY):
-                    return []
-                found = [
-                    key
-                    for key, row_id in zip(found, row_ids, strict=True)
-                    if wanted.wants(row_id.entity_id, row_id.resource, row_id.day)
-                ]
+            row_ids = {key: RowId.of(key) for key in map(Key.of, entries)}
+            if self._report.is_complete(next(iter(row_ids.values())).day * day_row.DAY):
+                return []
+            found = [
+                key
+                for key, row_id in row_ids.items()
+                if self._report.wants(row_id.entity_id, row_id.resource, row_id.day)
+            ]
         return found
 
 
@@ -233,44 +223,65 @@ def _bucket_hours(rows: Iterable[UsageRow], hours: HourRange) -> list[BucketHour
     return [each for each in counted if not each.usage.is_empty]
 
 
-class Subject(NamedTuple):
-    """The subject of a query: an entity, a resource, both, or a whole namespace."""
+class ItemUsage:
+    """Reads usage from stored and live hours."""
 
-    namespace_id: str
-    entity_id: str | None
-    resource: str | None
+    def __init__(self, context: TableContext) -> None:
+        self._context = context
 
-
-async def usage_days(
-    context: TableContext, subject: Subject, hours: HourRange, wanted: WantedDays | None = None
-) -> UsageDays:
-    """Return the hours of an entity, of a resource, of both, or of a whole namespace.
-
-    In a query about several entities, rows that are not ``wanted`` may be left out.
-    """
-    namespace_id, entity_id, resource = subject
-    if entity_id is None or resource is None:  # the index must know this client's own days
-        await context.later.drain()
-    live_hours = LiveHours({}, set())
-    rows: RowSource
-    if hours.first >= hours.end or not context.usage_days:  # 0 days: the table keeps no usage
-        rows = EntityRows(context, "", [], hours)
-    elif entity_id is not None:
-        live_hours = await live.of_entity(
-            context.store, namespace_id, entity_id, resource, hours.now_ms
+    async def read(
+        self, namespace_id: str, entity_id: str | None, resource: str | None, report: UsageReport
+    ) -> None:
+        query = report.query
+        # The index of a resource is sorted by day and entity, so a report may begin at an entity.
+        is_sorted = entity_id is None and query.windows == (WindowType.DAILY,)
+        hours = HourRange(
+            report.first_hour,
+            query.last_hour,
+            report.rows_of_bucket or MAX_QUERY_PAGE,
+            report.first_entity if is_sorted else "",
+            query.now_ms,
         )
-        partition = schema.pk_entity(namespace_id, entity_id)
-        resources = [resource] if resource else await _used_resources(context.store, partition)
-        rows = EntityRows(context, partition, resources, hours)
-    else:
-        resources = [resource] if resource else await _resources_in_use(context.store, namespace_id)
-        partitions = [
-            partition
-            for name in resources
-            for partition in schema.gsi2_partitions(namespace_id, name)
-        ]
-        rows = ResourceRows(context, partitions, hours, wanted)
-    return UsageDays(context.store, namespace_id, rows, live_hours, hours)
+        days = await self._days(namespace_id, entity_id, resource, hours, report)
+        while rows := await days.next():
+            report.add(rows)
+            if report.is_complete(days.next_hour) or (is_sorted and report.is_full):
+                return
+
+    async def _days(
+        self,
+        namespace_id: str,
+        entity_id: str | None,
+        resource: str | None,
+        hours: HourRange,
+        report: UsageReport,
+    ) -> UsageDays:
+        """Return the hours by day; of several entities, rows that nobody wants may be missing."""
+        context = self._context
+        if entity_id is None or resource is None:  # the index must know this client's own days
+            await context.later.drain()
+        live_hours = LiveHours({}, set())
+        rows: RowSource
+        if hours.first >= hours.end or not context.usage_days:  # 0 days: the table keeps no usage
+            rows = EntityRows(context, "", [], hours)
+        elif entity_id is not None:
+            live_hours = await live.of_entity(
+                context.store, namespace_id, entity_id, resource, hours.now_ms
+            )
+            partition = schema.pk_entity(namespace_id, entity_id)
+            resources = [resource] if resource else await _used_resources(context.store, partition)
+            rows = EntityRows(context, partition, resources, hours)
+        else:
+            resources = (
+                [resource] if resource else await _resources_in_use(context.store, namespace_id)
+            )
+            partitions = [
+                partition
+                for name in resources
+                for partition in schema.gsi2_partitions(namespace_id, name)
+            ]
+            rows = ResourceRows(context, partitions, hours, report)
+        return UsageDays(context.store, namespace_id, rows, live_hours, hours)
 
 
 async def _used_resources(store: ItemStore, partition: str) -> list[str]:
