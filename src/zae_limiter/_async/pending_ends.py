@@ -62,7 +62,7 @@ class PendingEnd:
         left: Sequence[Unsettled],
         quotas: Iterable[HeldQuotas] = (),
         on_stored: Callable[[], None] | None = None,
-        error: Exception | None = None,
+        error: BaseException | None = None,
     ) -> None:
         self.call = call
         self.left = list(left)

@@ -430,20 +430,25 @@ class AcquireCall:
         self.charging.pending_ends.add(end)
         return False
 
-    def repeat_refused(self, receipt: Receipt[Any]) -> list[Settlement]:
-        """Return the settlements of a write that were certainly not made while others may be.
+    def repeat_unsettled(
+        self, receipt: Receipt[Any], settlements: Iterable[Settlement], error: BaseException
+    ) -> list[Settlement]:
+        """See to what a write in the middle of the block has not stored for certain.
 
-        Those of rates are repeated in the background; settlements of quotas need their holds.
+        What was certainly not made is returned: the next write brings its quotas, which need their
+        holds, and its rates are repeated in the background. What is in doubt counts as made. It is
+        looked up in the background, and made then if it was not.
         """
-        left = (receipt.has_outcome and receipt.outcome) or ()
-        refused = [each.settlement for each in left if each.doubt is None]
-        rates = [each._replace(quotas=()) for each in refused if each.amounts_milli]
-        if rates:
-            from zae_limiter._sync.pending_ends import PendingEnd
-            from zae_limiter.admission.request import Unsettled
+        from zae_limiter._sync.pending_ends import PendingEnd, left_after
+        from zae_limiter.admission.request import Unsettled
 
-            end = PendingEnd(self, [Unsettled(each) for each in rates])
-            self.charging.pending_ends.add(end)
+        left = left_after(receipt, settlements, error) if receipt.has_outcome else []
+        refused = [each.settlement for each in left if each.doubt is None]
+        doubtful = [each for each in left if each.doubt is not None]
+        later = [Unsettled(each._replace(quotas=())) for each in refused if each.amounts_milli]
+        later += [each._replace(settlement=each.settlement.apart()) for each in doubtful]
+        if later:
+            self.charging.pending_ends.add(PendingEnd(self, later, error=error))
         return refused
 
 

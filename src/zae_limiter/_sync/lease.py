@@ -308,8 +308,9 @@ class SyncLease:
         written at once stays if the process dies: nothing of a quota or budget is held for it.
 
         If the store does not answer, ``now=True`` raises RateLimiterUnavailable. Then the amount is
-        written at the end of the block, unless it may have been written already. If only one of
-        two buckets did not take it, that one gets it later.
+        written at the end of the block. If it may have been written already, that is looked up in
+        the background, and it is written if it was not. If only one of two buckets did not take it,
+        that one gets it later.
         """
         checked = self._check("settle", amounts, named)
         if not now:
@@ -477,8 +478,8 @@ class SyncLease:
             refused: list[Settlement] = []
             try:
                 self._call.settle(settlements, receipt)
-            except BaseException:
-                refused = self._call.repeat_refused(receipt)
+            except BaseException as error:
+                refused = self._call.repeat_unsettled(receipt, settlements, error)
                 raise
             finally:
                 for held in quotas:

@@ -116,6 +116,16 @@ class QuotaSettlement(NamedTuple):
         joined = None if hold.units or hold.life else JoinedWindow()
         return cls(hold, change + hold.late, keeps, joined)
 
+    def apart(self) -> QuotaSettlement:
+        """Return what still makes the change when the call has gone on as if it were made.
+
+        The call then holds the changed amount, and renews no more than that. What it gives back is
+        a hold of its own: it stays under the name that all of it had.
+        """
+        if not self.keeps or not self.hold.units or self.change >= 0:
+            return self
+        return self._replace(hold=self.hold._replace(units=-self.change), keeps=False)
+
     @property
     def held_after(self) -> int:
         """The amount that the call holds after the settlement."""

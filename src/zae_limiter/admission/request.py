@@ -133,6 +133,10 @@ class Settlement(NamedTuple):
     shard: int | None = None
     elsewhere: int = 0
 
+    def apart(self) -> Settlement:
+        """Return what still makes the settlement when the call has gone on as if it were made."""
+        return self._replace(quotas=tuple([each.apart() for each in self.quotas]))
+
     def is_of_same_bucket(self, other: Settlement) -> bool:
         """Tell whether both settle the same bucket under the same limits."""
         return (self.entity_id, self.resource, self.in_force) == (

@@ -1,6 +1,7 @@
 """The end of a block with a budget, in each fault: its cost is counted once, whatever happens."""
 
 import asyncio
+import logging
 from decimal import Decimal
 
 import pytest
@@ -9,7 +10,7 @@ from zae_limiter_contract._async.world import stored
 from tests.integration.dynamodb.failures.messages import arrived, late
 from tests.integration.dynamodb.failures.timing import TIMEOUT_S
 from tests.support.dynamodb.world import API, PARENT, USER
-from zae_limiter import Limit
+from zae_limiter import Limit, RateLimiterUnavailable
 
 # Without thresholds, whose marks are written in the background and would meet the faults.
 BUDGET = Limit.budget("usd", 10, per="month", hold_ttl=600, thresholds=())
@@ -133,3 +134,79 @@ async def test_the_side_of_a_cascade_that_was_not_stored_gets_the_cost(world, pr
     fault.remove()
     await stored(client.repo)
     assert await used(world_client) == await used(world_client, PARENT) == (5, 0)
+
+
+# --- in the middle of the block: the outcome is unknown, and the write was not made
+
+
+@pytest.fixture
+async def hasty(world, proxy):
+    """A client that knows after 2.5 s that a lost write cannot arrive any more."""
+    client = await world.client(proxy, request_timeout=0.5)
+    await client.repo.set_system_defaults([BUDGET])
+    await client.take(usd=0)
+    return client
+
+
+def lost_writes(proxy):
+    return proxy.fault("close", operation="UpdateItem")
+
+
+async def test_a_cost_that_was_settled_at_once_and_got_lost_is_written_later(hasty, proxy):
+    async with hasty.acquire(usd="3") as lease:
+        with lost_writes(proxy), pytest.raises(RateLimiterUnavailable):
+            await lease.settle(usd="5", now=True)
+        assert hasty.repo.pending_settlements == 1
+    await stored(hasty.repo)
+    assert await used(hasty) == (5, 0)
+    assert hasty.repo.lost_settlements == 0
+
+
+async def test_what_was_released_and_got_lost_is_given_back_later(hasty, proxy):
+    async with hasty.acquire(usd="5") as lease:
+        with lost_writes(proxy), pytest.raises(RateLimiterUnavailable):
+            await lease.release(usd="2")
+        assert await used(hasty) == (0, 5)
+        await stored(hasty.repo)
+        assert await used(hasty) == (0, 3)
+    assert await used(hasty) == (3, 0)
+    assert hasty.repo.lost_settlements == 0
+
+
+async def test_what_was_released_and_got_lost_is_given_back_after_the_rest_was_settled(
+    hasty, proxy
+):
+    async with hasty.acquire(usd="5") as lease:
+        with lost_writes(proxy), pytest.raises(RateLimiterUnavailable):
+            await lease.release(usd="2")
+        await lease.settle(usd="1")
+    await stored(hasty.repo)
+    assert await used(hasty) == (1, 0)
+    assert hasty.repo.lost_settlements == 0
+
+
+async def test_what_was_released_and_got_lost_takes_nothing_of_the_rest_that_was_renewed(
+    world, hasty, proxy
+):
+    async with hasty.acquire(usd="5") as lease:
+        with lost_writes(proxy), pytest.raises(RateLimiterUnavailable):
+            await lease.release(usd="2")
+        world.clock.advance(seconds=300)
+        await lease.release(usd=0)  # what is held is looked at again, and renewed
+        await stored(hasty.repo)
+        assert await used(hasty) == (0, 3)
+        world.clock.advance(seconds=400)  # what was not renewed has expired
+        assert await used(hasty) == (0, 3)
+    assert await used(hasty) == (3, 0)
+
+
+async def test_a_cost_of_unknown_outcome_is_reported_when_the_client_is_closed(
+    hasty, proxy, caplog
+):
+    async with hasty.acquire(usd="3") as lease:
+        with lost_writes(proxy), pytest.raises(RateLimiterUnavailable):
+            await lease.settle(usd="5", now=True)
+    with caplog.at_level(logging.ERROR, "zae_limiter"):
+        await hasty.repo.close(timeout=0)
+    assert hasty.repo.lost_settlements == 1
+    assert "could not settle" in caplog.text

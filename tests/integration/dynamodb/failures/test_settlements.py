@@ -126,10 +126,26 @@ async def test_what_could_not_be_settled_at_once_is_written_at_the_end(
             assert lease.consumed == {"rpm": cost}
             assert world.spent() == 3000
             raise Failure
-    if kind == "close":  # it may still arrive, so that it counts as written
+    if kind == "close":  # it may still arrive, so it is looked up before it is written again
         assert world.spent() == 3000
+        assert client.repo.pending_settlements == 1
     else:
         assert world.spent() == 1000 * cost
+
+
+@pytest.mark.parametrize("cost", [1, 5])
+async def test_what_was_settled_at_once_and_never_arrives_is_written_when_that_is_known(
+    world, proxy, cost
+):
+    client = await world.client(proxy, request_timeout=SHORT_S)
+    await client.repo.set_system_defaults([TEN])
+    async with client.acquire(rpm=3) as lease:
+        with proxy.fault("close", operation="UpdateItem"), pytest.raises(RateLimiterUnavailable):
+            await lease.settle(rpm=cost, now=True)
+        assert client.repo.pending_settlements == 1
+    await stored(client.repo)
+    assert (world.level(), world.spent()) == (10_000 - 1000 * cost, 1000 * cost)
+    assert client.repo.lost_settlements == 0
 
 
 # --- it was certainly not made: it is repeated in the background
@@ -345,20 +361,23 @@ async def test_a_release_that_was_made_and_may_not_be_looked_for_is_not_made_aga
     assert (world.level(), world.spent()) == (6000, 4000)
 
 
-@pytest.mark.parametrize("kind", ["close"])
-async def test_a_release_that_may_have_been_made_is_not_made_again(world, client, proxy, kind):
-    """It was not; but nobody can know, so it stays with the bucket's owner: the safe side."""
+async def test_a_release_that_never_arrives_is_made_when_it_cannot_arrive_any_more(world, proxy):
+    client = await world.client(proxy, request_timeout=SHORT_S)
+    await client.repo.set_system_defaults([TEN])
     await client.take(rpm=4)
     with failing():
         async with client.acquire(rpm=5) as lease:
             with (
-                proxy.fault(kind, operation="UpdateItem", times=1),
+                proxy.fault("close", operation="UpdateItem"),
                 pytest.raises(RateLimiterUnavailable),
             ):
                 await lease.release(rpm=3)
             assert lease.consumed == {"rpm": 2}
             raise Failure
-    assert (world.level(), world.spent()) == (3000, 7000)
+    assert (world.level(), world.spent()) == (3000, 7000)  # it may still arrive
+    await stored(client.repo)
+    assert (world.level(), world.spent()) == (6000, 4000)
+    assert client.repo.lost_settlements == 0
 
 
 async def test_a_release_that_arrives_late_is_not_made_again(world, client, proxy):
