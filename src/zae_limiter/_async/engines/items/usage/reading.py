@@ -58,6 +58,7 @@ class HourRange(NamedTuple):
     def page_size(self, queries: int, least: int) -> int:
         """Return the number of rows or keys that each of several queries reads at a time."""
         # Twice the average, so that queries with more rows seldom need a second page.
+        queries = max(queries, 1)  # a namespace without resources needs none
         wanted = 2 * self.wanted // queries if queries > 1 else self.wanted
         return min(max(wanted, least), MAX_QUERY_PAGE, max(HELD // queries, least))
 
