@@ -218,6 +218,11 @@ async def test_more_than_a_megabyte_is_added_up(ports, raw):
         assert total.total == {name: 800 * amount for name, amount in many.items()}
 
 
+async def test_a_namespace_that_nobody_has_used_has_no_usage(ports):
+    assert await read_page(ports.usage, "unused", None, None, EVERYTHING, limit=10) == ([], None)
+    assert (await read_summary(ports.usage, "unused", None, None, EVERYTHING)).snapshot_count == 0
+
+
 async def test_buckets_in_the_same_index_are_not_usage(ports, raw):
     store(raw, [row("user", "api", 0)])
     raw.put({**bucket_item.key(NS, "user", "api"), **bucket_item.index_keys(NS, "user", "api")})
