@@ -15,6 +15,7 @@ from proof.model.delivery import WriteIds
 from zae_limiter import ConfigSource, Limit
 from zae_limiter.admission.image import BucketImage, LimitState, Rate
 from zae_limiter.admission.in_force import InForce
+from zae_limiter.admission.moves import Move
 from zae_limiter.admission.quotas import (
     HoldWrite,
     QuotaHold,
@@ -23,11 +24,11 @@ from zae_limiter.admission.quotas import (
     full_quota,
     quota_terms,
 )
+from zae_limiter.admission.request import BucketChange, Charge, Renewal, Settlement
 from zae_limiter.admission.shards.pressure import Pressure
 from zae_limiter.admission.shards.tree import WHOLE
 from zae_limiter.admission.windows import HoldName, QuotaState, end_ms, start_ms
 from zae_limiter.items.buckets.cache import CachedBucket, FreshBucket
-from zae_limiter.items.buckets.changes import BucketChange
 from zae_limiter.items.buckets.planning import ReadFirst, plan
 from zae_limiter.items.buckets.writes import PlannedWrite, WriteContext
 from zae_limiter.items.stored.bucket import EntityLink, StoredBucket
@@ -42,7 +43,8 @@ AMOUNT = RATE.capacity_milli
 TERMS, WINDOW = quota_terms(RATE)
 EDGE_MS = start_ms(WINDOW, 28_000_000)  # any edge would do
 IN_FORCE = InForce((LIMIT,), ConfigSource.SYSTEM, 1)
-SHARD_ID = BucketId("namespace", "entity", "resource").shard(0)
+BUCKET = "entity", "resource"
+SHARD_ID = BucketId("namespace", *BUCKET).shard(0)
 
 NO_IDS = WriteIds()
 Amounts = tuple[tuple[HoldName, int], ...]  # sorted
@@ -88,14 +90,14 @@ class Wish(NamedTuple):
 
     def changes(self) -> list[BucketChange]:
         """Return the changes as the library writes them, a charge behind all others."""
-        changes = []
+        changes: list[BucketChange] = []
         if self.held is not None and self.cost is not None:
             settlement = QuotaSettlement(self.held.hold, self.cost - self.held.hold.units)
-            changes.append(BucketChange(IN_FORCE, {}, False, quotas=(settlement,)))
+            changes.append(Settlement(*BUCKET, IN_FORCE, {}, quotas=(settlement,)))
         elif self.held is not None:
-            changes.append(BucketChange(IN_FORCE, {}, False, renewed_quotas=(self.held.hold,)))
+            changes.append(Renewal(*BUCKET, IN_FORCE, renewed_quotas=(self.held.hold,)))
         if self.charge:
-            changes.append(BucketChange(IN_FORCE, {KEY: self.charge}, True, 1))
+            changes.append(Charge(*BUCKET, IN_FORCE, {KEY: self.charge}))
         return changes
 
 
@@ -143,12 +145,12 @@ def _cached(bucket: StoredBucket, now_ms: int) -> CachedBucket:
 
 
 def _write(step: PlannedWrite, wish: Wish) -> Write:
-    quotas = step.quotas
-    assert quotas is not None, "the bucket has a quota"
-    holds = next(iter(quotas.writes()), HoldWrite(KEY))
-    move = quotas.applied()[KEY].move
-    taken = [hold for holds in quotas.holds.values() for hold in holds]
-    moments = quotas.renewed.get(0, (None,))
+    decision = step.decision
+    assert decision is not None, "the write makes the changes"
+    holds = next(iter(decision.hold_writes()), HoldWrite(KEY))
+    move = next(iter(decision.quota_moves()), Move(KEY, None, None, 0, None))
+    taken = [hold for position in decision.carried for hold in decision.taken_quotas(position)]
+    moments = decision.renewed(0) or (None,)
     return Write(
         move.low,
         move.high,

@@ -12,8 +12,14 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from proof.model.delivery import WriteIds
-from zae_limiter.admission.image import BucketImage, LimitState, Rate, level_milli
-from zae_limiter.admission.moves import Move, Wanted, move, rebase_move
+from zae_limiter.admission.image import (
+    BucketImage,
+    LimitState,
+    Rate,
+    accrued_since_epoch,
+    level_milli,
+)
+from zae_limiter.admission.moves import Move, RateLedger, rebase_move
 from zae_limiter.admission.shards import spreading
 from zae_limiter.admission.shards.split_merge import halved, merge, split
 from zae_limiter.admission.shards.tree import Shard
@@ -167,9 +173,10 @@ def charges(seen: Items, amount: int, stamp: int) -> Iterator[tuple[Part, ...]]:
         rate = item.rate(number)
         if amount > rate.capacity_milli:
             continue
+        ledger = RateLedger(KEY, item.image(number).limits[KEY], at_ms(stamp))
+        ledger.charged, ledger.asked = amount, True
         for overflowing in (False, True):
-            wanted = Wanted.charge(amount)
-            moved = move(KEY, rate, wanted, at_ms(stamp), overflowing=overflowing)
+            moved = ledger.branch(accrued_since_epoch(rate, at_ms(stamp)), overflowing)
             yield (_part(number, item, moved, consumed=amount),)
 
 

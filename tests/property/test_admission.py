@@ -18,13 +18,15 @@ from tests.property.strategies import (
     tokens,
 )
 from tests.property.taking import take
+from tests.support.changes import charged, settled
 from zae_limiter import ConfigSource, Limit
 from zae_limiter.admission.charge import (
-    plan_charge,
+    prepared,
     retry_after_seconds,
     statuses,
     under_limits,
 )
+from zae_limiter.admission.decide import late_amounts
 from zae_limiter.admission.image import (
     BucketImage,
     LimitState,
@@ -38,7 +40,7 @@ from zae_limiter.admission.image import (
 from zae_limiter.admission.in_force import InForce, alias_of
 from zae_limiter.admission.rebase import full_bucket, has_limits, rebase
 from zae_limiter.admission.request import Charge, Settlement
-from zae_limiter.admission.settle import added_milli, reset, settle, top_up
+from zae_limiter.admission.settle import added_milli, reset, top_up
 from zae_limiter.admission.usage import open_hour, roll
 from zae_limiter.bucket import EPOCH_MS
 
@@ -197,20 +199,19 @@ def test_a_charge_takes_from_every_limit_or_from_none(at, data):
     in_force = in_force_of(image)
     amounts = tuple(data.draw(st.integers(0, rate.capacity_milli)) for rate in in_force.rates)
     charge = Charge("user-1", "gpt-4", in_force, milli(in_force, *amounts))
-    plan = plan_charge(image, charge, now)
+    after = charged(image, charge, now)
     fits = all(
         level_milli(state, now) >= amount
         for state, amount in zip(image.limits.values(), amounts, strict=True)
     )
-    assert (plan.granted is not None) == fits
-    assert plan.seen == image
-    found = statuses(charge, plan.seen, now)
+    assert (after is not None) == fits
+    found = statuses(charge, image, now)
     assert fits == (not any(status.exceeded for status in found))
     assert [status.limit_name for status in found] == list(image.limits)
-    if plan.granted is not None:
-        assert plan.granted.admitted == image.admitted + 1
+    if after is not None:
+        assert after.admitted == image.admitted + 1
         for name, amount in zip(image.limits, amounts, strict=True):
-            assert level_milli(plan.granted.limits[name], now) == (
+            assert level_milli(after.limits[name], now) == (
                 level_milli(image.limits[name], now) - amount
             )
 
@@ -225,7 +226,7 @@ def test_an_absent_bucket_is_full(now, chosen):
     assert full_at_ms(image) <= now
     capacities = milli(in_force, *(rate.capacity_milli for rate in in_force.rates))
     charge = Charge("user-1", "gpt-4", in_force, capacities)
-    assert plan_charge(None, charge, now).granted is not None
+    assert charged(None, charge, now) is not None
 
 
 @given(moment_and_image)
@@ -286,7 +287,7 @@ def test_limits_of_a_call_leave_the_configured_ones_alone(at, limit, amount):
     alias = alias_of("rpm", Rate.of(limit))
     assert own.keys == (alias,)
 
-    granted = plan_charge(image, charge, now).granted
+    granted = charged(image, charge, now)
     assert granted.limits["rpm"] == state
     assert level_milli(granted.limits[alias], now) == (limit.capacity - amount) * 1000
     assert granted.config_version == 3
@@ -323,9 +324,8 @@ def test_out_of_date_limits_are_never_applied_to_a_newer_bucket(at, limit, seen,
     other = configured(Limit("tpm", 1, 1, 1), version=known)
     in_force = brought(limit, beside=other) if own else configured(limit, version=known)
     charge = Charge("user-1", "gpt-4", in_force, milli(in_force, 0))
-    plan = plan_charge(image, charge, now)
-    assert (plan is None) == (seen > known)
-    assert plan_charge(image, charge, now, refreshed=True) is not None
+    assert (prepared(image, charge, now) is None) == (seen > known)
+    assert prepared(image, replace(charge, refreshed=True), now) is not None
 
 
 # --- debts, credits, mending
@@ -336,7 +336,7 @@ def test_a_debt_is_taken_from_what_the_bucket_can_hold(at, amount, limit):
     now, state = at
     image = BucketImage({"rpm": state}, 1, None, now // HOUR_MS)
     debt = Settlement("user-1", "gpt-4", configured(limit), {"rpm": amount})
-    after = settle(image, debt, now).limits["rpm"]
+    after = settled(image, debt, now).limits["rpm"]
     assert level_milli(after, now) == level_milli(state, now) - amount
     assert after.consumed_milli == state.consumed_milli + amount
 
@@ -346,7 +346,7 @@ def test_a_credit_raises_the_level_to_the_capacity_at_most(at, amount, limit):
     now, state = at
     image = BucketImage({"rpm": state}, 1, None, now // HOUR_MS)
     credit = Settlement("user-1", "gpt-4", configured(limit), {"rpm": -amount})
-    after = settle(image, credit, now).limits["rpm"]
+    after = settled(image, credit, now).limits["rpm"]
     assert level_milli(after, now) == min(
         state.rate.capacity_milli, level_milli(state, now) + amount
     )
@@ -358,9 +358,9 @@ def test_what_is_charged_and_given_back_leaves_no_trace(now, limit, amount, elap
     in_force = configured(limit)
     amount = min(amount, limit.capacity_milli)
     charge = Charge("user-1", "gpt-4", in_force, milli(in_force, amount))
-    charged = plan_charge(None, charge, now).granted
+    after = charged(None, charge, now)
     credit = Settlement("user-1", "gpt-4", in_force, {"rpm": -amount})
-    back = settle(charged, credit, now + elapsed)
+    back = settled(after, credit, now + elapsed)
     assert back.limits["rpm"].consumed_milli == 0
     assert level_milli(back.limits["rpm"], now + elapsed) == limit.capacity_milli
 
@@ -369,9 +369,9 @@ def test_what_is_charged_and_given_back_leaves_no_trace(now, limit, amount, elap
 def test_an_absent_bucket_keeps_debts_and_drops_credits(now, limit, amount):
     in_force = configured(limit)
     credit = Settlement("user-1", "gpt-4", in_force, {"rpm": -amount})
-    assert settle(None, credit, now) is None
+    assert late_amounts([credit]) == {"rpm": (-amount, 0)}
     debt = Settlement("user-1", "gpt-4", in_force, {"rpm": amount})
-    after = settle(None, debt, now)
+    after = settled(None, debt, now)
     assert level_milli(after.limits["rpm"], now) == limit.capacity_milli - amount
 
 
@@ -422,10 +422,10 @@ def test_rolling_counts_everything_once_and_in_its_hour(start, visits):
             counted[closed.hour] = (closed.used["rpm"] // 1000, closed.admitted)
         if amount >= 0:
             charge = Charge("user-1", "gpt-4", in_force, milli(in_force, amount * 1000))
-            image = plan_charge(image, charge, now).granted
+            image = charged(image, charge, now)
         else:
             credit = Settlement("user-1", "gpt-4", in_force, {"rpm": amount * 1000})
-            image = settle(image, credit, now)
+            image = settled(image, credit, now)
         used, events = expected.get(hour, (0, 0))
         expected[hour] = (used + amount, events + (amount >= 0))
     last = open_hour(image)
@@ -452,15 +452,14 @@ def test_a_full_limit_of_a_call_is_forgotten_without_its_usage(at, limit, later,
     image = BucketImage({"rpm": state}, 3, None, now // HOUR_MS)
     amount = min(amount, limit.capacity)
     own = brought(limit, beside=in_force_of(image))
-    charged = plan_charge(
-        image, Charge("user-1", "gpt-4", own, milli(own, amount * 1000)), now
-    ).granted
+    own_charge = Charge("user-1", "gpt-4", own, milli(own, amount * 1000))
+    after = charged(image, own_charge, now)
     alias = alias_of("rpm", Rate.of(limit))
-    full = reaches_ms(charged.limits[alias], limit.capacity_milli)
+    full = reaches_ms(after.limits[alias], limit.capacity_milli)
     changed = configured(later, version=4)
 
-    assert alias in rebase(charged, changed, full - 1).limits
-    without = rebase(charged, changed, full)
+    assert alias in rebase(after, changed, full - 1).limits
+    without = rebase(after, changed, full)
     assert set(without.limits) == {"rpm"}
-    assert open_hour(without) == open_hour(charged)
+    assert open_hour(without) == open_hour(after)
     assert without.limits["rpm"].consumed_milli == state.consumed_milli + amount * 1000

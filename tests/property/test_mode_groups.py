@@ -10,6 +10,7 @@ from random import Random
 
 import pytest
 
+from tests.support.changes import BYPASS, SHADOW, charge_of, settlement_of
 from tests.unit.dynamodb.stored import BUCKET_ID, NOW_MS
 from zae_limiter import ConfigSource, Limit
 from zae_limiter.admission.image import level_milli
@@ -20,7 +21,6 @@ from zae_limiter.admission.rebase import full_bucket
 from zae_limiter.admission.shards.tree import WHOLE
 from zae_limiter.admission.windows import window_of
 from zae_limiter.items.buckets.cache import FreshBucket
-from zae_limiter.items.buckets.changes import BucketChange
 from zae_limiter.items.buckets.outcomes import Applied, outcomes_of_write
 from zae_limiter.items.buckets.planning import NothingToWrite, plan
 from zae_limiter.items.buckets.writes import WriteContext
@@ -52,10 +52,11 @@ def random_group(random, bucket):
     for _ in range(random.randint(1, 6)):
         amounts = {key: random.choice((0, 0, 1000, 3000, 7000)) for key in KEYS}
         kind = random.choice(("charge", "charge", "shadow", "bypass", "settled"))
-        change = BucketChange(IN_FORCE, amounts, is_charge=kind != "settled", admitted=1)
-        change.is_debt, change.forfeits = kind == "shadow", kind == "bypass"
+        switch = {"shadow": SHADOW, "bypass": BYPASS}.get(kind)
+        change = charge_of(IN_FORCE, amounts, switch=switch)
         if kind == "settled":
-            change.amounts_milli = {"rpm": random.choice((-3000, -1000, 2000))}
+            amounts = {"rpm": random.choice((-3000, -1000, 2000))}
+            change = settlement_of(IN_FORCE, amounts, admitted=1)
             window = window_of(bucket.image.limits["tokens"].balance_milli)
             hold = QuotaHold("tokens", 0, window, 0)
             change.quotas = (QuotaSettlement(hold, random.choice((-3000, 2000))),)
@@ -139,9 +140,7 @@ def decided(bucket, changes):
     image = after(bucket.image, step.moves)
     levels = {key: level_milli(state, NOW_MS) for key, state in image.limits.items()}
     written = StoredBucket(image, "d", HOURS, 1, "mark", WHOLE, RATES)
-    outcomes = outcomes_of_write(
-        changes, step.positions, written, NOW_MS, step.moments, step.quotas
-    )
+    outcomes = outcomes_of_write(step.decision, step.decision.carried, written, NOW_MS)
     applied = {at for at, each in enumerate(outcomes) if isinstance(each, Applied)}
     overdrawn = {at for at in applied if outcomes[at].is_overdrawn}
     return applied, overdrawn, levels, {key: step.net_milli.get(key, 0) for key in KEYS}

@@ -7,18 +7,9 @@ import pytest
 from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
+from tests.support.changes import Wanted
 from zae_limiter.admission.image import LimitState, Rate
-from zae_limiter.admission.moves import (
-    Move,
-    Wanted,
-    first_move,
-    guessed_move,
-    move,
-    read_move,
-    rebase_move,
-    reset_move,
-    top_up_move,
-)
+from zae_limiter.admission.moves import Move, Seen, rebase_move, reset_move, top_up_move
 from zae_limiter.bucket import EPOCH_MS
 
 amounts = st.integers(0, 3_000_000)
@@ -70,6 +61,12 @@ def ideal(balance, rate, wanted, now_ms):
     return None if wanted.asked and left < 0 else left
 
 
+def branch_of(wanted, rate, now_ms, *, overflowing):
+    """The move of one guess, whatever the balance is."""
+    ledger = wanted.ledger("x", LimitState(0, rate), now_ms)
+    return ledger.branch(accrued(rate, now_ms), overflowing)
+
+
 @given(limits(), wanteds, st.booleans())
 def test_what_is_let_through_is_exact(limit, wanted, overflowing):
     check_charge(let_through, limit, wanted, overflowing=overflowing)
@@ -77,7 +74,7 @@ def test_what_is_let_through_is_exact(limit, wanted, overflowing):
 
 def check_charge(let_through, limit, wanted, *, overflowing):
     rate, now_ms, balance = limit
-    made = move("x", rate, wanted, now_ms, overflowing=overflowing)
+    made = branch_of(wanted, rate, now_ms, overflowing=overflowing)
     full, enough = rate.capacity_milli, wanted.taken_milli
     near = [most + off for most in (full, enough) for off in (-1000, -1, 0, 1, 1000)]
     earned = accrued(rate, now_ms) + wanted.returned_milli
@@ -95,28 +92,29 @@ def check_charge(let_through, limit, wanted, *, overflowing):
 @example((Rate(10, 1, 1), EPOCH_MS, -1), Wanted(asked=True))
 def test_what_fits_is_let_through_by_the_branch_that_was_read(limit, wanted):
     rate, now_ms, balance = limit
-    made = read_move("x", LimitState(balance, rate), wanted, now_ms)
+    made = wanted.ledger("x", LimitState(balance, rate), now_ms).move()
     expected = ideal(balance, rate, wanted, now_ms)
     assert let_through(made, balance) == (expected is not None)
 
 
 def guessed(limit, wanted, age_ms, others):
     rate, now_ms, balance = limit
-    return guessed_move("x", LimitState(balance, rate), wanted, now_ms, age_ms, others)
+    ledger = wanted.ledger("x", LimitState(balance, rate), now_ms)
+    return ledger.move(Seen(age_ms, {"x": others}))
 
 
 @given(limits(), wanteds, st.integers(-10, 10**7))
 def test_a_guess_without_other_clients_is_what_would_be_read(limit, wanted, age_ms):
     rate, now_ms, balance = limit
-    read = read_move("x", LimitState(balance, rate), wanted, now_ms)
+    read = wanted.ledger("x", LimitState(balance, rate), now_ms).move()
     assert guessed(limit, wanted, age_ms, 0) == read
 
 
 @given(limits(), wanteds, st.integers(-10, 10**7), st.integers(0, 10**7))
 def test_others_only_make_a_limit_seem_less_full(limit, wanted, age_ms, others):
     rate, now_ms, balance = limit
-    plain = move("x", rate, wanted, now_ms, overflowing=False)
-    read = read_move("x", LimitState(balance, rate), wanted, now_ms)
+    plain = branch_of(wanted, rate, now_ms, overflowing=False)
+    read = wanted.ledger("x", LimitState(balance, rate), now_ms).move()
     assert guessed(limit, wanted, age_ms, others) in (plain, read)
 
 
@@ -133,7 +131,7 @@ def test_a_busy_limit_is_not_thought_to_be_full(rate, surplus):
 @given(limits(), amounts)
 def test_the_first_write_takes_from_a_full_limit(limit, amount):
     rate, now_ms, balance = limit
-    made = first_move("x", rate, Wanted(amount), now_ms)
+    made = Wanted(amount).ledger("x", LimitState(balance, rate), now_ms).first_move()
     assert made.put is not None
     assert made.put + accrued(rate, now_ms) == rate.capacity_milli - amount
     assert let_through(made, balance) == (level(balance, rate, now_ms) == rate.capacity_milli)

@@ -9,9 +9,10 @@ from dataclasses import replace
 import pytest
 
 from tests.property.taking import fits_limit, take
+from tests.support.changes import carried, charge_of, sent_moves, settled
+from zae_limiter.admission.fit import admits
 from zae_limiter.admission.image import BucketImage, LimitState, Rate, level_milli
 from zae_limiter.admission.in_force import InForce
-from zae_limiter.admission.moves import guessed_move
 from zae_limiter.admission.request import Settlement
 from zae_limiter.admission.reservation import (
     HORIZON_MS,
@@ -19,10 +20,8 @@ from zae_limiter.admission.reservation import (
     next_try_ms,
     reserved,
 )
-from zae_limiter.admission.settle import settle
 from zae_limiter.admission.shards.tree import Shard
 from zae_limiter.bucket import EPOCH_MS
-from zae_limiter.items.buckets.changes import BucketChange, select, total_at
 from zae_limiter.items.buckets.outcomes import applied_outcomes
 from zae_limiter.items.stored.bucket import StoredBucket
 from zae_limiter.items.stored.usage.hours import HourState
@@ -134,10 +133,9 @@ def test_the_store_lets_through_exactly_the_charges_that_fit():
     for chance, seen, amount, by_ms in cases():
         stored = state_of(chance, seen.rate)
         for known in (seen, stored):
-            charge = BucketChange(IN_FORCE, {"x": amount}, is_charge=True, until_ms=by_ms)
-            fits = charge.fits(image_of(known), NOW_MS)
-            wanted = total_at([charge], image_of(known), NOW_MS)["x"]
-            moves = [guessed_move("x", known, wanted, NOW_MS, 0, 0)]
+            charge = charge_of(IN_FORCE, {"x": amount}, until_ms=by_ms)
+            fits = admits(image_of(known), charge, NOW_MS)
+            moves = sent_moves([charge], image_of(known), NOW_MS)
             if let_through(moves, {"x": stored.balance_milli}):
                 assert by_hand(stored, amount, by_ms)
                 after = take(stored, amount, NOW_MS, by_ms)
@@ -185,21 +183,18 @@ def check_groups(rule):
         rate = rate_of(chance)
         seen, stored = state_of(chance, rate), state_of(chance, rate)
         changes = [
-            BucketChange(
+            charge_of(
                 IN_FORCE,
                 {"x": chance.choice([0, chance.randint(1, rate.capacity_milli)])},
-                True,
-                1,
                 until_ms=chance.choice([None, NOW_MS + chance.randint(0, 20_000)]),
             )
             for _ in range(chance.randint(1, 5))
         ]
-        taken = [changes[at] for at in select(changes, image_of(seen), NOW_MS)]
+        taken = [changes[at] for at in carried(changes, image_of(seen), NOW_MS)]
         if not taken:
             continue
         for known in (seen, stored):
-            wanted = total_at(taken, image_of(known), NOW_MS)["x"]
-            move = guessed_move("x", known, wanted, NOW_MS, 0, 0)
+            (move,) = sent_moves(taken, image_of(known), NOW_MS)
             expected = rule(stored, taken)
             if let_through([move], {"x": stored.balance_milli}):
                 assert expected is not None
@@ -281,10 +276,10 @@ def test_a_forfeited_amount_is_neither_counted_nor_given_back():
     state = LimitState(-accrued_at(in_force.rates[0], NOW_MS), in_force.rates[0], 7000)
     before = image_of(state)._replace(admitted=3)
     lost = Settlement("u", "api", in_force, {"x": -2000}, admitted=-1, forfeits=True)
-    after = settle(before, lost, NOW_MS)
+    after = settled(before, lost, NOW_MS)
     assert after.limits["x"] == replace(state, consumed_milli=5000)
     assert after.admitted == 2
-    given = settle(before, lost._replace(forfeits=False), NOW_MS)
+    given = settled(before, replace(lost, forfeits=False), NOW_MS)
     assert given.limits["x"].balance_milli == state.balance_milli + 2000
 
 
@@ -309,7 +304,7 @@ def test_reservations_of_one_write_are_due_in_order():
     state = LimitState(-accrued_at(rate, NOW_MS) - 3000, rate)
     hours = HourState("1.x", NOW_MS // 3_600_000, None, {"x": 0}, False)
     bucket = StoredBucket(image_of(state), "digest", hours, shard=Shard(1, 2))
-    charge = BucketChange(in_force, {"x": 1000}, True, 1)
+    charge = charge_of(in_force, {"x": 1000})
     waiting = replace(charge, until_ms=NOW_MS + 5000)
     at_once, *outcomes = applied_outcomes([charge, waiting, waiting, waiting], bucket, NOW_MS)
     assert not at_once.is_short

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from tests.property.shard_strategies import full_shard
 from tests.property.strategies import levels, limits, moments, rates, steps
+from tests.support.changes import Wanted
 from zae_limiter import Limit
 from zae_limiter.admission.image import BucketImage, LimitState, Rate, level_milli
-from zae_limiter.admission.moves import Wanted, read_move
 from zae_limiter.admission.shards import split_merge as division
 from zae_limiter.admission.shards.combined import combine, fits_at_ms
 from zae_limiter.admission.shards.pressure import (
@@ -384,7 +384,7 @@ class World:
 
     def moves(self, shard, wanted):
         limits = self.images[shard].limits
-        return [read_move(key, limits[key], each, self.now_ms) for key, each in wanted.items()]
+        return [each.ledger(key, limits[key], self.now_ms).move() for key, each in wanted.items()]
 
     def count(self, amounts):
         for key, amount in amounts.items():

@@ -13,11 +13,11 @@ from typing import NamedTuple
 import pytest
 
 from sim.schedule import Process, Schedule
+from tests.support.changes import SlotPlan
 from zae_limiter.admission.image import BucketImage, LimitState, Rate
 from zae_limiter.admission.slots import (
     MARGIN_MS,
     SlotHold,
-    SlotLedger,
     expiry_ms,
     is_lost,
     renewal_ms,
@@ -147,7 +147,7 @@ class Client(Process):
     def send(self, plan, done, *, tries=4):
         """Plan on what was seen, send, and learn; ``done`` gets the plan, or None if unknown."""
         image = self.world.store.image(self.world.rate) if self.seen is None else self.seen
-        ledger = SlotLedger(image, self.sweep_ms())
+        ledger = SlotPlan(image, self.sweep_ms())
         planned = plan(ledger, image)
         if planned is None:
             if tries and self.seen is not None:  # read, and decide on that
@@ -156,7 +156,7 @@ class Client(Process):
             else:
                 done(False)
             return
-        write = Write(ledger.move(KEY, asked=planned == "take"), ledger.writes(), image.life)
+        write = Write(ledger.move(KEY), ledger.writes(), image.life)
 
         def arrive():
             applied = self.world.store.apply(write)
@@ -310,16 +310,16 @@ def release_after_a_sweep(store):
     """Release a slot that another client has swept, and taken, since the release was planned."""
     rate = Rate(1000, 0, 5000)
     image = store.image(rate)
-    ledger = SlotLedger(image, START_MS)
+    ledger = SlotPlan(image, START_MS)
     hold = SlotHold(KEY, 1, ledger.take(KEY, 1), life=store.life)
-    assert store.apply(Write(ledger.move(KEY, asked=True), ledger.writes(), store.life))
+    assert store.apply(Write(ledger.move(KEY), ledger.writes(), store.life))
     image = store.image(rate)
-    late = SlotLedger(image, START_MS + 10)
+    late = SlotPlan(image, START_MS + 10)
     assert late.release(hold)
-    other = SlotLedger(image, hold.expires_ms + 10)
+    other = SlotPlan(image, hold.expires_ms + 10)
     other.take(KEY, 1)
-    assert store.apply(Write(other.move(KEY, asked=True), other.writes(), store.life))
-    return store.apply(Write(late.move(KEY, asked=False), late.writes(), store.life))
+    assert store.apply(Write(other.move(KEY), other.writes(), store.life))
+    return store.apply(Write(late.move(KEY), late.writes(), store.life))
 
 
 def test_a_slot_that_was_swept_is_not_released():
@@ -395,7 +395,7 @@ def test_slots_of_crashed_holders_are_free_after_their_leases(seed):
         client.is_alive = False
     world.run_until(world.now_ms + 5000)  # what was sent before arrives
     later_ms = world.now_ms - 5000 + 800 + 12_000 + MAX_SKEW_MS
-    image = SlotLedger(world.store.image(world.rate), later_ms).applied()
+    image = SlotPlan(world.store.image(world.rate), later_ms).applied()
     assert image.limits[KEY].balance_milli == 5000
 
 

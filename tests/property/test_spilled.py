@@ -5,11 +5,11 @@ from hypothesis import strategies as st
 
 from tests.property.shard_strategies import state_at
 from tests.property.strategies import levels, limits, moments
+from tests.support.changes import charge_of, settlement_of
 from zae_limiter import ConfigSource
 from zae_limiter.admission.image import BucketImage, level_milli
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.shards.tree import WHOLE, Shard, effective
-from zae_limiter.items.buckets.changes import BucketChange
 from zae_limiter.items.buckets.outcomes import applied_outcomes
 from zae_limiter.items.stored.bucket import StoredBucket
 from zae_limiter.items.stored.usage.hours import HourState
@@ -29,7 +29,10 @@ def writes(draw, shards):
     held = {name: state_at(own[name], reached[name], now_ms) for name in NAMES}
     bucket = StoredBucket(BucketImage(held, 1, None, 0), "digest", HOURS, shard=shard)
     kinds = draw(st.lists(st.sampled_from(["credit", "credit", "debt", "charge"]), min_size=1))
-    parts = [BucketChange(in_force, draw(amounts(own, kind)), kind == "charge") for kind in kinds]
+    parts = [
+        (charge_of if kind == "charge" else settlement_of)(in_force, draw(amounts(own, kind)))
+        for kind in kinds
+    ]
     return now_ms, bucket, over, parts
 
 

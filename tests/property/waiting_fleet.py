@@ -14,11 +14,13 @@ from functools import partial
 from typing import NamedTuple
 
 from sim.schedule import Process, Schedule
+from tests.support.changes import carried, charge_of, sent_moves, settlement_of
 from zae_limiter.admission.charge import statuses, under_limits
+from zae_limiter.admission.fit import admits
 from zae_limiter.admission.image import BucketImage, is_paused
 from zae_limiter.admission.in_force import InForce
-from zae_limiter.admission.moves import Move, after, guessed_move
-from zae_limiter.admission.request import Charge
+from zae_limiter.admission.moves import Move, after
+from zae_limiter.admission.request import BucketChange, Charge
 from zae_limiter.admission.reservation import (
     Reservation,
     Waking,
@@ -27,7 +29,6 @@ from zae_limiter.admission.reservation import (
     on_waking,
 )
 from zae_limiter.admission.shards.tree import WHOLE, Shard
-from zae_limiter.items.buckets.changes import BucketChange, select, total_at
 from zae_limiter.items.buckets.outcomes import applied_outcomes
 from zae_limiter.models.config import ConfigSource
 from zae_limiter.models.limit import Limit
@@ -147,20 +148,17 @@ class Client(Process):
         image = under_limits(image, self.fleet.in_force, stamp_ms)
         changes = [self.fleet.credit(each) for each in given]
         changes += [self.fleet.charge(each) for each in callers]
-        taken = select(changes, image, stamp_ms)
+        taken = carried(changes, image, stamp_ms)
         if not taken and not is_fresh:
             taken = [0]  # what is cached may be outdated: the store decides
         if not taken:
             self._judge(callers, image, stamp_ms)
             return
         selected = [changes[at] for at in taken]
-        moves = [
-            guessed_move(key, image.limits[key], wanted, stamp_ms, 0, 0)
-            for key, wanted in total_at(selected, image, stamp_ms).items()
-        ]
-        carried = [callers[at - len(given)] for at in taken if at >= len(given)]
-        left_out = [caller for caller in callers if caller not in carried]
-        sent = Sent(stamp_ms, carried, left_out, given, moves, image.paused_until_ms)
+        moves = sent_moves(selected, image, stamp_ms)
+        taken_along = [callers[at - len(given)] for at in taken if at >= len(given)]
+        left_out = [caller for caller in callers if caller not in taken_along]
+        sent = Sent(stamp_ms, taken_along, left_out, given, moves, image.paused_until_ms)
         self.fleet.at(self.fleet.later(), lambda: self.fleet.arrive(self, sent))
 
     def _judge(self, callers: list[Caller], image: BucketImage, stamp_ms: int) -> None:
@@ -168,7 +166,7 @@ class Client(Process):
         fitting = []
         for caller in callers:
             again_ms = self._again_ms(caller, image, stamp_ms)
-            if self.fleet.charge(caller).fits(image, stamp_ms):
+            if admits(image, self.fleet.charge(caller), stamp_ms):
                 fitting.append(caller)
             elif again_ms is not None and not caller.is_cancelled:
                 caller.turned_away_ms = self.fleet.now_ms
@@ -362,10 +360,10 @@ class Fleet(Schedule):
 
     def charge(self, caller: Caller) -> BucketChange:
         amounts = {"x": caller.amount_milli}
-        return BucketChange(self.in_force, amounts, True, 1, until_ms=self.until_ms(caller))
+        return charge_of(self.in_force, amounts, until_ms=self.until_ms(caller))
 
     def credit(self, caller: Caller) -> BucketChange:
-        return BucketChange(self.in_force, {"x": -caller.amount_milli}, False, -1)
+        return settlement_of(self.in_force, {"x": -caller.amount_milli}, admitted=-1)
 
     def decide(self, caller: Caller, outcome: str) -> None:
         assert caller.outcome is None

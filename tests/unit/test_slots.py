@@ -4,9 +4,11 @@ import asyncio
 import gc
 import threading
 import warnings
+from dataclasses import replace
 
 import pytest
 
+from tests.support.changes import SlotPlan
 from zae_limiter import (
     IncompatibleSchemaError,
     Limit,
@@ -26,7 +28,7 @@ from zae_limiter.admission.request import Grant, Settlement, with_released
 from zae_limiter.admission.shards.pressure import has_useful_halves
 from zae_limiter.admission.shards.split_merge import merge, split
 from zae_limiter.admission.shards.tree import Shard, of_shard
-from zae_limiter.admission.slots import SlotHold, SlotLedger, retry_after_s, swept
+from zae_limiter.admission.slots import SlotHold, retry_after_s, swept
 from zae_limiter.items.stored import bucket as stored
 from zae_limiter.items.stored.usage.hours import limit_index_of
 from zae_limiter.models.config import ConfigSource
@@ -86,24 +88,24 @@ def test_a_limit_goes_through_json_and_back():
 
 
 def test_taking_counts_slots_by_the_moment_that_they_expire():
-    ledger = SlotLedger(image(), NOW)
+    ledger = SlotPlan(image(), NOW)
     moment = ledger.take("parallel", 2)
     assert NOW + 50_000 <= moment <= NOW + 60_000
     assert ledger.applied() == image(3, {moment: 2})
-    assert bounds(ledger.move("parallel", asked=True)) == (2000, None, -2000)
+    assert bounds(ledger.move("parallel")) == (2000, None, -2000)
 
 
 def test_expired_slots_are_free_for_the_write_that_sweeps_them():
-    ledger = SlotLedger(image(0, {EARLIER: 3, LATER: 2}), NOW)
+    ledger = SlotPlan(image(0, {EARLIER: 3, LATER: 2}), NOW)
     moment = ledger.take("parallel", 1)
     (write,) = ledger.writes()
     assert (write.expired, write.added) == ({EARLIER: 3}, {moment: 1})
-    assert bounds(ledger.move("parallel", asked=True)) == (-2000, None, 2000)
+    assert bounds(ledger.move("parallel")) == (-2000, None, 2000)
     assert swept(image(0, {EARLIER: 3, LATER: 2}), NOW) == image(3, {LATER: 2})
 
 
 def test_releasing_and_renewing_need_slots_that_are_still_held():
-    ledger = SlotLedger(image(2, {EARLIER: 1, LATER: 2}), NOW)
+    ledger = SlotPlan(image(2, {EARLIER: 1, LATER: 2}), NOW)
     assert not ledger.release(SlotHold("parallel", 1, EARLIER))
     assert ledger.renew(SlotHold("parallel", 3, LATER)) is None
     assert ledger.release(SlotHold("parallel", 2, LATER))
@@ -113,10 +115,10 @@ def test_releasing_and_renewing_need_slots_that_are_still_held():
 
 
 def test_renewing_moves_slots_and_changes_no_balance():
-    ledger = SlotLedger(image(3, {LATER: 2}), NOW + 30_000)
+    ledger = SlotPlan(image(3, {LATER: 2}), NOW + 30_000)
     moment = ledger.renew(SlotHold("parallel", 2, LATER))
     assert ledger.applied() == image(3, {moment: 2})
-    assert bounds(ledger.move("parallel", asked=False)) == (None, None, 0)
+    assert bounds(ledger.move("parallel")) == (None, None, 0)
 
 
 def test_a_rejected_caller_asks_again_soon_or_when_slots_expire():
@@ -190,7 +192,7 @@ def test_slots_return_in_the_write_of_the_settlement():
     owed = Settlement("user", "api", in_force, {"rpm": 5000})
     release = Settlement("user", "api", in_force, {}, released=(hold,))
     other = Settlement("team", "api", in_force, {}, released=(hold,))
-    assert with_released((owed,), (release, other)) == (owed._replace(released=(hold,)), other)
+    assert with_released((owed,), (release, other)) == (replace(owed, released=(hold,)), other)
     assert with_released((), (release,)) == (release,)
     assert Grant((), holds=((hold,),)).holds
 

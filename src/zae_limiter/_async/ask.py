@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -445,7 +445,7 @@ class AcquireCall:
         left = left_after(receipt, settlements, error) if receipt.has_outcome else []
         refused = [each.settlement for each in left if each.doubt is None]
         doubtful = [each for each in left if each.doubt is not None]
-        later = [Unsettled(each._replace(quotas=())) for each in refused if each.amounts_milli]
+        later = [Unsettled(replace(each, quotas=())) for each in refused if each.amounts_milli]
         later += [each._replace(settlement=each.settlement.apart()) for each in doubtful]
         if later:
             self.charging.pending_ends.add(PendingEnd(self, later, error=error))

@@ -175,7 +175,7 @@ class HoldKeeper(RenewalKeeper[HeldQuotas]):
 
     def _renewal(self, charge: Charge, holds: Sequence[tuple[QuotaHold, int]]) -> Renewal:
         all_holds = tuple([hold._replace(units=units) for hold, units in holds])
-        return Renewal(*bucket_of(charge), charge.in_force, quota_holds=all_holds)
+        return Renewal(*bucket_of(charge), charge.in_force, renewed_quotas=all_holds)
 
 
 def _one(hold: QuotaHold) -> QuotaHold:

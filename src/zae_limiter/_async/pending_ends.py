@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -206,7 +207,7 @@ class PendingEnd:
                 quotas.append(each._replace(hold=hold))
             slots = [hold for hold in settlement.released if not is_lost(hold.expires_ms, now_ms)]
             if settlement.amounts_milli or settlement.admitted or quotas or slots:
-                found.append(settlement._replace(quotas=tuple(quotas), released=tuple(slots)))
+                found.append(replace(settlement, quotas=tuple(quotas), released=tuple(slots)))
         self._places = places
         return tuple(found)
 

@@ -115,7 +115,7 @@ class SlotKeeper(RenewalKeeper[HeldSlots]):
 
     def _renewal(self, charge: Charge, holds: Sequence[tuple[SlotHold, int]]) -> Renewal:
         all_holds = tuple([hold._replace(slots=slots) for hold, slots in holds])
-        return Renewal(*bucket_of(charge), charge.in_force, holds=all_holds)
+        return Renewal(*bucket_of(charge), charge.in_force, renewed=all_holds)
 
     def _take_lost(self, alive: list[HeldSlots]) -> list[HeldSlots]:
         lost = [each for each in alive if each.is_lost]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 
 from zae_limiter._sync.ask import AcquireCall
@@ -268,7 +269,7 @@ class TokenWaiting(WaitingCharge):
 
     def _forfeit(self, taken: Taken, grant: Grant) -> None:
         """Correct the counted usage of a reservation that has lapsed. Its tokens are lost."""
-        settlements = [each._replace(forfeits=True) for each in grant.undo(admitted=1)]
+        settlements = [replace(each, forfeits=True) for each in grant.undo(admitted=1)]
         self._call.settle_quietly(tuple(settlements), taken.settled)
         taken.settled.outcome = None  # even if the write failed, nothing of it is given back
 

@@ -7,51 +7,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from zae_limiter.admission.fit import fits
 from zae_limiter.admission.image import (
     BucketImage,
     LimitState,
-    accrued_since_epoch,
-    is_paused,
     is_slots,
     level_milli,
     reaches_ms,
 )
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.quota_status import window_fields
-from zae_limiter.admission.quotas import QuotaHold, QuotaLedger, fits_at_ms
+from zae_limiter.admission.quotas import fits_at_ms
 from zae_limiter.admission.rebase import full_bucket, has_limits, is_newer, rebase
-from zae_limiter.admission.request import Charge, Settlement
-from zae_limiter.admission.settle import settle
+from zae_limiter.admission.request import Charge
 from zae_limiter.admission.shards.combined import CombinedImage, combine
 from zae_limiter.admission.shards.combined import fit_at_ms as fit_together_at_ms
-from zae_limiter.admission.slots import SlotHold, retry_after_s, swept, take_slots
+from zae_limiter.admission.slots import retry_after_s, swept
 from zae_limiter.admission.switches import under_switch
-from zae_limiter.admission.usage import with_through_child, with_units_through_children
 from zae_limiter.models.status import LimitStatus
 from zae_limiter.models.switches import UNENFORCED
 from zae_limiter.models.timestamps import MILLI
 
 if TYPE_CHECKING:
     from zae_limiter.models.limit import Limit
-
-
-@dataclass(slots=True)
-class ChargePlan:
-    """A decision about one bucket: the state to write, or None if the charge does not fit.
-
-    ``holds`` are the slots that are taken, ``quota_holds`` the amounts of quotas. ``would_reject``
-    says that a charge in shadow mode does not fit.
-    """
-
-    granted: BucketImage | None
-    seen: BucketImage  # the bucket on which the decision was made, under the limits in force
-    holds: tuple[SlotHold, ...] = ()
-    quota_holds: tuple[QuotaHold, ...] = ()
-    would_reject: bool = False
 
 
 def under_limits(image: BucketImage | None, in_force: InForce, now_ms: int) -> BucketImage:
@@ -74,125 +54,15 @@ def _combined_under_limits(image: CombinedImage, in_force: InForce, now_ms: int)
     return combine(shards, dict(zip(in_force.keys, in_force.rates, strict=True)), now_ms)
 
 
-def plan_charge(
-    image: BucketImage | None,
-    charge: Charge,
-    now_ms: int,
-    refreshed: bool = False,
-    is_acquire: bool = True,
-    until_ms: int | None = None,
-) -> ChargePlan | None:
-    """Charge every limit or none; None if the bucket has seen newer configuration.
+def prepared(image: BucketImage | None, charge: Charge, now_ms: int) -> BucketImage | None:
+    """Return the bucket under the limits of a charge; None if it has seen newer configuration.
 
-    ``refreshed`` says that the caller has read the configuration again because of such a bucket;
-    then the charge uses that configuration. ``until_ms`` makes the charge a reservation.
+    A caller that has read the configuration again because of that gets what it has read.
     """
     in_force = charge.in_force
-    if image is not None and has_limits(image, in_force):
-        seen = image
-    elif image is not None and is_newer(image, in_force) and not refreshed:
-        return None
-    else:
-        seen = under_limits(image, in_force, now_ms)
-    if seen.holds is not None:
-        seen = swept(seen, now_ms)
-    would_reject = not fits(seen, charge.amounts_milli, now_ms, until_ms)
-    if would_reject and (charge.switch is None or is_paused(seen, now_ms)):
-        return ChargePlan(None, seen)
-    if charge.switch is not None and charge.is_bypass:
-        return ChargePlan(_with_usage(seen, charge, now_ms, is_acquire), seen)
-    limits, through = dict(seen.limits), seen.through_children
-    quota_holds: tuple[QuotaHold, ...] = ()
-    if in_force.quota_keys:
-        quota_holds, of_children = _take_quotas(limits, seen.life, charge, now_ms)
-        if of_children:
-            through = with_units_through_children(through, of_children)
-    for key, amount_milli in charge.amounts_milli.items():
-        if not quota_holds or key not in in_force.quota_keys:
-            limits[key] = taken(limits[key], amount_milli, now_ms)
-    if charge.through_child:
-        amounts = charge.amounts_milli if charge.through_milli is None else charge.through_milli
-        if quota_holds:
-            quota_keys = in_force.quota_keys
-            amounts = {key: each for key, each in amounts.items() if key not in quota_keys}
-        through = with_through_child(through, amounts, charge.through_child)
-    granted = BucketImage(
-        limits,
-        seen.config_version or in_force.governing_version,
-        in_force.extended_ttl(seen.expires_ms, now_ms),
-        seen.window_hour,
-        seen.admitted + is_acquire,
-        seen.admitted_counted,
-        seen.writes + 1,
-        through,
-        seen.tally.with_call_elsewhere() if charge.counts_elsewhere and is_acquire else seen.tally,
-        seen.holds,
-        None,  # a charge removes a pause that is over
-        seen.life,
-    )
-    if granted.holds is not None and in_force.slot_keys:
-        plan = _with_slots_taken(granted, seen, charge, now_ms)
-        return replace(plan, quota_holds=quota_holds, would_reject=would_reject)
-    return ChargePlan(granted, seen, (), quota_holds, would_reject)
-
-
-def _with_usage(
-    seen: BucketImage, charge: Charge, now_ms: int, is_acquire: bool
-) -> BucketImage | None:
-    """Return the bucket after a bypassed charge, which counts as usage only."""
-    usage = Settlement(
-        entity_id=charge.entity_id,
-        resource=charge.resource,
-        in_force=charge.in_force,
-        amounts_milli=charge.amounts_milli,
-        through_child=charge.through_child,
-        admitted=int(is_acquire),
-        forfeits=True,
-        elsewhere=int(is_acquire and charge.counts_elsewhere),
-    )
-    return settle(seen, usage, now_ms)
-
-
-def _take_quotas(
-    limits: dict[str, LimitState], life: str, charge: Charge, now_ms: int
-) -> tuple[tuple[QuotaHold, ...], dict[str, int]]:
-    """Take the amounts of quotas, and hold them; with the usage through children by stored name."""
-    holds: list[QuotaHold] = []
-    of_children = {}
-    for key in charge.in_force.quota_keys:
-        amount = charge.amounts_milli[key]
-        ledger = QuotaLedger(key, limits[key], now_ms, charges=amount > 0, life=life)
-        holds += ledger.take_with_child(charge.of_child(key), amount, as_debt=charge.is_shadow)
-        if amount or ledger.is_overdrawn:
-            planned = ledger.finish(asked=not charge.is_shadow)
-            limits[key] = planned.applied(limits[key])
-            if planned.through_children:
-                of_children[key] = planned.through_children
-    return tuple(holds), of_children
-
-
-def _with_slots_taken(
-    granted: BucketImage, seen: BucketImage, charge: Charge, now_ms: int
-) -> ChargePlan:
-    """Count the slots of a charge as held; they are no usage."""
-    slot_keys = charge.in_force.slot_keys
-    limits = {**granted.limits, **{key: seen.limits[key] for key in slot_keys}}
-    after, holds = take_slots(
-        granted._replace(limits=limits), charge.amounts_milli, slot_keys, now_ms
-    )
-    return ChargePlan(after, seen, holds)
-
-
-def taken(state: LimitState, amount_milli: int, now_ms: int) -> LimitState:
-    """Return one limit after an amount was taken from it, whether or not it holds the amount."""
-    if amount_milli == 0:
-        return state
-    rate, balance = state.rate, state.balance_milli
-    full = rate.capacity_milli - accrued_since_epoch(rate, now_ms)
-    if balance > full:
-        balance = full  # tokens that overflowed in idle time are lost
-    consumed = state.consumed_milli + amount_milli
-    return LimitState(balance - amount_milli, rate, consumed, state.counted_milli)
+    if image is not None and is_newer(image, in_force) and not charge.refreshed:
+        return image if has_limits(image, in_force) else None
+    return under_limits(image, in_force, now_ms)
 
 
 def statuses(charge: Charge, seen: BucketImage, now_ms: int) -> list[LimitStatus]:

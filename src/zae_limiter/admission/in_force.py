@@ -100,9 +100,12 @@ class InForce:
         self.digests: set[str] = set()
 
     @property
-    def has_first_shard(self) -> bool:
-        """Whether the first shard of a split bucket keeps something whole: slots or quotas."""
-        return bool(self.slot_keys or self.quota_keys)
+    def held_keys(self) -> tuple[str, ...]:
+        """The keys of limits of which calls hold something until they end: slots and quotas.
+
+        The first shard of a split bucket has all of them.
+        """
+        return self.slot_keys + self.quota_keys
 
     @property
     def governing_version(self) -> int:

@@ -8,8 +8,9 @@ that the store refuses a wrong guess and never over-admits.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
 
 from zae_limiter.admission.image import (
     BucketImage,
@@ -19,39 +20,14 @@ from zae_limiter.admission.image import (
     full_balance,
     is_quota,
     is_slots,
+    is_split,
+    level_milli,
 )
 
+if TYPE_CHECKING:
+    from zae_limiter.admission.request import BucketChange
 
-@dataclass(slots=True)
-class Wanted:
-    """Amounts for one limit in one write: charged, owed (debts) and returned (credits).
-
-    Credits are applied first, then debts, then charges. ``asked`` is True if a charge is among
-    them, even a charge of 0: then the limit must not be in debt. ``needed_milli`` is the level
-    that the charges require at the stamp; None means their sum, reservations require less.
-    ``uncounted_milli`` is no longer counted as consumed, although it is not given back.
-    """
-
-    charged_milli: int = 0
-    owed_milli: int = 0
-    returned_milli: int = 0
-    asked: bool = False
-    needed_milli: int | None = None
-    uncounted_milli: int = 0
-
-    @classmethod
-    def charge(cls, amount_milli: int) -> Wanted:
-        """Return the amounts of a single charge."""
-        return cls(amount_milli, 0, 0, True)
-
-    @property
-    def taken_milli(self) -> int:
-        return self.charged_milli + self.owed_milli
-
-    @property
-    def net_milli(self) -> int:
-        """The amount that the write adds to the net consumption of the limit."""
-        return self.taken_milli - self.returned_milli - self.uncounted_milli
+UNBOUNDED = 2**200  # more than any charge
 
 
 @dataclass(slots=True)
@@ -69,66 +45,164 @@ class Move:
     put: int | None
     consumed_milli: int = 0
 
+    @property
+    def has_effect(self) -> bool:
+        """Whether the move changes the limit, or has bounds on it."""
+        has_bound = self.low is not None or self.high is not None
+        return has_bound or self.put is not None or bool(self.add or self.consumed_milli)
+
     def applied(self, balance_milli: int) -> int:
         """Return the balance after the write."""
         return balance_milli + self.add if self.put is None else self.put
 
 
-def move(key: str, rate: Rate, wanted: Wanted, now_ms: int, *, overflowing: bool) -> Move:
-    """Return the move for a limit that is ``overflowing``, or for one that is not."""
-    return _branch(key, rate, wanted, accrued_since_epoch(rate, now_ms), overflowing)
+class Seen(NamedTuple):
+    """How a store knows a bucket that it writes to without reading it first.
+
+    The bucket was seen ``age_ms`` ago. Other clients take ``others_milli_per_s`` from each limit.
+    """
+
+    age_ms: int
+    others_milli_per_s: Mapping[str, int]
 
 
-def read_move(key: str, state: LimitState, wanted: Wanted, now_ms: int) -> Move:
-    """Return the move for a limit that was read just now."""
-    overflowing = surplus_milli(state, now_ms) + wanted.returned_milli > 0
-    return move(key, state.rate, wanted, now_ms, overflowing=overflowing)
+class RateLedger:
+    """The changes of one write to one rate: credits first, then debts, then charges.
+
+    ``is_named`` is True if a change is entered: charges that did not fit may only have asked.
+    ``asked`` is True if a charge is among them, even a charge of 0: then the limit must not be in
+    debt. ``needed`` is the level that the charges require at the stamp; None means their sum,
+    reservations require less. ``uncounted`` is not counted as consumed any more, although it is not
+    given back.
+    """
+
+    # Amounts in millitokens. Most ledgers are those of one charge, so they begin as these.
+    returned = owed = charged = uncounted = 0
+    asked = is_named = False
+    needed: int | None = None
+    room: int | None = None
+
+    def __init__(self, key: str, state: LimitState, now_ms: int) -> None:
+        self.key = key
+        self.state = state
+        self._now_ms = now_ms
+        terms = state.rate.terms
+        self.is_soft = terms is not None and terms.soft
+
+    def enter(self, change: BucketChange, position: int, amount: int) -> None:
+        self.is_named = True
+        if change.forfeits:
+            self.uncounted -= amount
+        elif amount > 0 or change.is_debt:
+            self.owed += amount
+        else:
+            self.returned -= amount
+
+    def open(self, changes: Sequence[BucketChange]) -> int:
+        room = room_milli(self.state, self._now_ms, self.returned)
+        self.room = room if self.is_soft else room - self.owed
+        return self.room
+
+    def take(self, change: BucketChange, position: int, amount: int, advance: int = 0) -> None:
+        self.is_named = True
+        if self.is_soft:
+            self.owed += amount
+            return
+        if advance and self.needed is None and self.asked:
+            self.needed = self.charged  # charges that do not wait require their sum
+        self.charged += amount
+        if self.room is not None:
+            self.room -= amount
+        self.asked = True
+        if advance or self.needed is not None:
+            level = self.charged - advance
+            self.needed = level if self.needed is None else max(level, self.needed)
+
+    @property
+    def gives_and_takes(self) -> bool:
+        return bool(self.returned and (self.charged or self.owed))
+
+    @property
+    def net_milli(self) -> int:
+        """The amount that the write adds to the net consumption of the limit."""
+        return self.charged + self.owed - self.returned - self.uncounted
+
+    def after(self) -> LimitState:
+        state, balance, taken = self.state, self.state.balance_milli, self.charged + self.owed
+        if taken:  # tokens that overflowed in idle time are lost before anything is taken
+            full = full_balance(state.rate, self._now_ms)
+            balance = min(balance + self.returned, full) - taken
+        else:
+            balance += self.returned
+        consumed = state.consumed_milli + taken - self.returned - self.uncounted
+        return LimitState(balance, state.rate, consumed, state.counted_milli, None, state.number)
+
+    def move(self, seen: Seen | None = None) -> Move:
+        """Return the move of the limit; without ``seen`` it was read just now."""
+        state, rate = self.state, self.state.rate
+        accrued = accrued_since_epoch(rate, self._now_ms)
+        surplus = state.balance_milli + accrued + self.returned - rate.capacity_milli
+        if surplus > 0 and seen is not None:
+            others = seen.others_milli_per_s.get(self.key, 0)
+            return self.branch(accrued, _outlasts(surplus, rate, seen.age_ms, others))
+        return self.branch(accrued, surplus > 0)
+
+    def first_move(self) -> Move:
+        """Return the move of a limit that is absent or full, which are the same."""
+        full = full_balance(self.state.rate, self._now_ms)
+        return Move(self.key, full, None, 0, full - self.charged - self.owed, self.net_milli)
+
+    def blind_move(self) -> Move:
+        """Return the move of credits alone, which are the same whatever the limit is."""
+        return Move(self.key, None, None, self.returned, None, self.net_milli)
+
+    def branch(self, accrued: int, overflowing: bool) -> Move:
+        """Return the move of one branch: a clamp if the limit is overflowing, else a plain one."""
+        rate, taken, returned = self.state.rate, self.charged + self.owed, self.returned
+        consumed = taken - returned - self.uncounted
+        full = rate.capacity_milli - accrued
+        needed = taken  # the level that the write requires
+        if self.needed is not None:
+            needed = self.needed + self.owed
+        if overflowing and taken and (not self.asked or needed <= rate.capacity_milli):
+            # clamp: the surplus is cut off before anything is taken
+            return Move(self.key, full - returned, None, 0, full - taken, consumed)
+        low_if_asked = needed - returned - accrued if self.asked else None  # enough tokens
+        high = full - returned if taken else None  # not overfull
+        return Move(self.key, low_if_asked, high, returned - taken, None, consumed)
 
 
-def guessed_move(
-    key: str,
-    state: LimitState,
-    wanted: Wanted,
-    now_ms: int,
-    age_ms: int,
-    others_milli_per_s: int,
-) -> Move:
-    """Return the move for a limit that was seen ``age_ms`` ago and that other clients use, too."""
+def room_milli(state: LimitState, now_ms: int, returned_milli: int = 0) -> int:
+    """Return how much a charge may take of a limit, after a credit if any.
+
+    A soft limit holds every amount. The first shard of a bucket has all of a quota and of slots;
+    the others hold nothing of them, soft or not.
+    """
     rate = state.rate
-    accrued = accrued_since_epoch(rate, now_ms)
-    surplus = state.balance_milli + accrued + wanted.returned_milli - rate.capacity_milli
-    overflowing = surplus > 0 and _outlasts(surplus, rate, age_ms, others_milli_per_s)
-    return _branch(key, rate, wanted, accrued, overflowing)
+    if rate.terms is not None and rate.terms.soft:
+        return UNBOUNDED if rate.capacity_milli or is_split(rate) else 0
+    return level_milli(state, now_ms, returned_milli)
 
 
-def _branch(key: str, rate: Rate, wanted: Wanted, accrued: int, overflowing: bool) -> Move:
-    """Return the move of one branch: a clamp if the limit is overflowing, else a plain one."""
-    taken, returned = wanted.charged_milli + wanted.owed_milli, wanted.returned_milli
-    consumed = taken - returned - wanted.uncounted_milli
-    full = rate.capacity_milli - accrued
-    needed = taken  # the level that the write requires
-    if wanted.needed_milli is not None:
-        needed = wanted.needed_milli + wanted.owed_milli
-    if overflowing and taken and (not wanted.asked or needed <= rate.capacity_milli):
-        # clamp: the surplus is cut off before anything is taken
-        low, put = full - returned, full - taken
-        return Move(key, low, None, 0, put, consumed)
-    low_if_asked = needed - returned - accrued if wanted.asked else None  # enough tokens
-    high = full - returned if taken else None  # not overfull
-    return Move(key, low_if_asked, high, returned - taken, None, consumed)
+def charged_move(
+    key: str, state: LimitState, amount_milli: int, now_ms: int, *, asked: bool = True
+) -> Move:
+    """Return the move of one charge on a limit that was read just now."""
+    ledger = RateLedger(key, state, now_ms)
+    ledger.charged, ledger.asked = amount_milli, asked
+    return ledger.move()
+
+
+def owed_move(key: str, state: LimitState, amount_milli: int, now_ms: int) -> Move:
+    """Return the move of one debt on a limit that was read just now."""
+    ledger = RateLedger(key, state, now_ms)
+    ledger.owed = amount_milli
+    return ledger.move()
 
 
 def added_move(key: str, amount_milli: int) -> Move:
     """Return the move that adds an amount to the balance, whatever the balance is."""
     return Move(key=key, low=None, high=None, add=amount_milli, put=None)
-
-
-def first_move(key: str, rate: Rate, wanted: Wanted, now_ms: int) -> Move:
-    """Return the move for a limit that is absent or full, which are the same."""
-    full = full_balance(rate, now_ms)
-    taken = wanted.taken_milli
-    used = 0 if is_slots(rate) else wanted.net_milli  # slots are no usage
-    return Move(key=key, low=full, high=None, add=0, put=full - taken, consumed_milli=used)
 
 
 def top_up_move(key: str, state: LimitState, amount_milli: int, now_ms: int) -> Move:

@@ -13,12 +13,12 @@ checks it with the bounds of the move.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from zae_limiter.admission.image import LimitState, Rate
-from zae_limiter.admission.moves import Move
+from zae_limiter.admission.image import BucketImage, LimitState, Rate
+from zae_limiter.admission.moves import Move, room_milli
 from zae_limiter.admission.windows import (
     DEEPEST,
     HALF_SPAN,
@@ -43,6 +43,9 @@ from zae_limiter.admission.windows import (
 )
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.limit import FirstUse
+
+if TYPE_CHECKING:
+    from zae_limiter.admission.request import BucketChange
 
 NEVER_EXPIRES = 0  # the second of expiry of a hold that ends with its window
 
@@ -672,22 +675,111 @@ class QuotaLedger:
         self._added[name] = self._added.get(name, 0) + units
 
 
-def first_quota_move(full: LimitState, planned: QuotaMove, now_ms: int) -> Move:
-    """Return the move that creates a quota, or turns it if its window is over.
+class QuotaChanges:
+    """The changes of one write to one quota, gathered until it is known which charges go along.
 
-    ``planned`` are the changes to ``full``, a quota of which nothing was used.
+    ``room`` is the level that is left for charges, once ``open`` has counted it. After ``finish``
+    there are ``planned``, the ``holds`` of each charge and the seconds of ``renewed`` holds, None
+    for one that has expired, by the position of their change. ``is_doubtful`` says that a hold was
+    not seen: it has expired, or the image is outdated. ``needs_latest`` says that the write is
+    right only if no other write came since.
     """
-    _, window = quota_terms(full.rate)
-    after, number = planned.applied(full), current_window(full, now_ms)
-    low = balance_in(last_ended(window, number, now_ms), -HALF_SPAN) + 1
-    return Move(
-        key=planned.move.key,
-        low=low,
-        high=None,
-        add=0,
-        put=after.balance_milli,
-        consumed_milli=after.consumed_milli,
-    )
+
+    room: int | None = None
+    needs_latest = is_doubtful = False
+    planned: QuotaMove
+
+    def __init__(self, key: str, image: BucketImage, now_ms: int) -> None:
+        self.key = key
+        self._state = image.limits[key]
+        self._life = image.life
+        self._now_ms = now_ms
+        self._ends: list[tuple[QuotaSettlement, bool]] = []
+        self._counts: list[tuple[int, int]] = []
+        self._renewals: list[tuple[int, int, QuotaHold, bool]] = []
+        self._charges: list[tuple[int, BucketChange, int]] = []
+        self.holds: dict[int, list[QuotaHold]] = {}
+        self.renewed: dict[tuple[int, int], int | None] = {}
+
+    def settle(self, end: QuotaSettlement, change: BucketChange) -> None:
+        self._ends.append((end, self._is_same(change)))
+
+    def enter(self, change: BucketChange, position: int, amount: int) -> None:
+        """Enter a charge that is taken whether or not it fits, or an amount that is usage only."""
+        if change.is_charge:
+            self._charges.append((position, change, amount))
+        else:
+            self._counts.append((amount, change.of_child(self.key).units))
+
+    def renew(self, hold: QuotaHold, change: BucketChange, position: int, at: int) -> None:
+        """Renew a hold, the one ``at`` its place among those of the change."""
+        self._renewals.append((position, at, hold, self._is_same(change)))
+
+    def open(self, changes: Sequence[BucketChange]) -> int:
+        """Count what charges may take behind the settlements.
+
+        If a charge of the group begins a window, costs that are settled there leave less room.
+        """
+        state = self._state
+        if self._ends or self._counts or self._renewals:
+            turns = window_of(state.balance_milli) != current_window(state, self._now_ms)
+            charges = [each for each in changes if each.is_charge]
+            turns = turns and any(each.amounts_milli.get(self.key) for each in charges)
+            state = self._ledger(charges=turns).finish(asked=False).applied(state)
+        owed = sum([amount for _, change, amount in self._charges if not change.forfeits])
+        self.room = room_milli(state, self._now_ms) - owed
+        return self.room
+
+    def take(self, change: BucketChange, position: int, amount: int, advance: int = 0) -> None:
+        if self.room is not None:
+            self.room -= amount
+        self._charges.append((position, change, amount))
+
+    @property
+    def is_touched(self) -> bool:
+        """Whether a change concerns the quota."""
+        return bool(self._ends or self._counts or self._renewals or self._charges)
+
+    def finish(self) -> None:
+        """Plan the write with all changes that were entered."""
+        charging = [amount for _, change, amount in self._charges if not change.forfeits]
+        ledger, asked = self._ledger(charges=any(charging)), False
+        for position, change, amount in self._charges:
+            of_child = change.of_child(self.key)
+            if change.forfeits:
+                ledger.count(amount, of_child.units)
+            else:
+                held = ledger.take_with_child(of_child, amount, as_debt=change.is_debt)
+                self.holds.setdefault(position, []).extend(held)
+                asked = asked or change.must_fit
+        self.is_doubtful, self.needs_latest = ledger.is_doubtful, ledger.gives_unheld
+        self.planned = ledger.finish(asked=asked)
+
+    def after(self) -> LimitState:
+        """Return the limit after the write."""
+        return self.planned.applied(self._state)
+
+    def first_move(self) -> Move:
+        """Return the move that creates the quota, or turns it if its window is over."""
+        _, window = quota_terms(self._state.rate)
+        after, number = self.after(), current_window(self._state, self._now_ms)
+        low = balance_in(last_ended(window, number, self._now_ms), -HALF_SPAN) + 1
+        return Move(self.key, low, None, 0, after.balance_milli, after.consumed_milli)
+
+    def _ledger(self, *, charges: bool) -> QuotaLedger:
+        """Return the ledger with all settlements and renewals, and no charge yet."""
+        ledger = QuotaLedger(self.key, self._state, self._now_ms, charges=charges, life=self._life)
+        for end, is_same in self._ends:
+            ledger.settle(end, is_same=is_same)
+        for units, of_children in self._counts:
+            ledger.count(units, of_children)
+        for position, at, hold, is_same in self._renewals:
+            self.renewed[position, at] = ledger.renew(hold) if is_same else None
+        return ledger
+
+    def _is_same(self, change: BucketChange) -> bool:
+        """Tell whether the quota still has the windows under which it was charged."""
+        return has_same_windows(self._state.rate, change.in_force.rate_of(self.key))
 
 
 def full_quota(rate: Rate, now_ms: int) -> LimitState:

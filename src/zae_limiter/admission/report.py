@@ -162,7 +162,7 @@ def statuses_after(
         for limit, key in zip(charge.in_force.limits, charge.in_force.keys, strict=True):
             unit = MILLI if limit.currency is None else 1
             state, taken_milli = image.limits[key], since.get(limit.name, 0) * unit
-            if charge.is_bypass:
+            if charge.forfeits:
                 taken_milli = 0  # the block changes usage only
             left = state
             if taken_milli:

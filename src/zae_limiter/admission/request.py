@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from zae_limiter.admission.in_force import InForce, plain_name, stored_units
 from zae_limiter.admission.quotas import NO_CHILD, OfChild, QuotaHold, QuotaSettlement
@@ -23,35 +23,85 @@ if TYPE_CHECKING:
     from zae_limiter.refusal import LimitedBy
 
 NO_NAMES: frozenset[str] = frozenset()
+NO_AMOUNTS: Mapping[str, int] = {}
 NO_TRACE = "no trace"
 
 
-def part_of_child(
-    key: str,
-    amounts_milli: Mapping[str, int],
-    through_child: Collection[str],
-    through_milli: Mapping[str, int] | None,
-) -> OfChild:
-    """Return the part of an amount that comes through a child; see ``Charge`` for the values."""
-    if not through_child and through_milli is None:
-        return NO_CHILD
-    is_counted = plain_name(key) in through_child
-    if through_milli is not None:
-        return OfChild(through_milli.get(key, 0), is_counted)
-    return OfChild(amounts_milli.get(key, 0) if is_counted else 0, is_counted)
+class BucketChange:
+    """What happens to one bucket: a charge, a settlement, a renewal, or only counts.
+
+    ``decide`` asks all of them the same questions. Those of a kind of change answer with what it
+    has; the answers here are those of a change that has nothing of the sort.
+    """
+
+    __slots__ = ()
+
+    in_force: InForce
+    amounts_milli: Mapping[str, int]  # by stored name; credits are negative
+    is_charge: bool = False
+    refreshed: bool = False  # the limits were read again, since the bucket had newer ones
+    admitted: int = 0  # added to the bucket's count of admitted acquires
+    until_ms: int | None = None  # makes a charge a reservation
+    released: tuple[SlotHold, ...] = ()
+    renewed: tuple[SlotHold, ...] = ()
+    quotas: tuple[QuotaSettlement, ...] = ()
+    renewed_quotas: tuple[QuotaHold, ...] = ()
+    through_child: frozenset[str] = NO_NAMES
+    through_milli: Mapping[str, int] | None = None
+
+    @property
+    def must_fit(self) -> bool:
+        """Whether the change is a charge that is rejected if the bucket does not hold it."""
+        return False
+
+    @property
+    def is_debt(self) -> bool:
+        """Whether the change is a charge that is taken however little the bucket holds."""
+        return False
+
+    @property
+    def forfeits(self) -> bool:
+        """Whether the change only counts as usage."""
+        return False
+
+    @property
+    def is_count(self) -> bool:
+        """Whether the change only brings counts of acquires; it creates an absent bucket."""
+        return False
+
+    @property
+    def elsewhere(self) -> int:
+        """The part of ``admitted`` that are calls of another bucket."""
+        return 0
+
+    @property
+    def held_slots(self) -> tuple[SlotHold, ...]:
+        """The slots that the change gives back or renews."""
+        return self.released or self.renewed
+
+    @property
+    def held_quotas(self) -> bool:
+        """Whether the change settles or renews amounts of quotas."""
+        return bool(self.quotas or self.renewed_quotas)
+
+    def of_child(self, key: str) -> OfChild:
+        """Return the part of the change of one limit that a child of the entity makes as well."""
+        through = self.through_milli
+        if not self.through_child and through is None:
+            return NO_CHILD
+        is_counted = plain_name(key) in self.through_child
+        if through is not None:
+            return OfChild(through.get(key, 0), is_counted)
+        return OfChild(self.amounts_milli.get(key, 0), True) if is_counted else NO_CHILD
 
 
 @dataclass(slots=True)
-class Charge:
+class Charge(BucketChange):
     """Amounts for one bucket by stored name, in the order of its limits in force.
 
     Every limit in force is named, with 0 where nothing is taken from it. In the parent's part of a
     cascade ``through_child`` are the names of the limits that the child has, too: their usage is
-    counted apart, so that totals over entities count each token once. ``through_milli`` are the
-    amounts that come through children, if they are only a part of the amounts of these limits.
-    ``switch`` is the mode of the bucket at the stamp of the call; None if its limits are enforced.
-    ``counts_elsewhere`` says that the acquire is a call of another bucket: that of the child, or of
-    the first resource.
+    counted apart, so that totals over entities count each token once.
     """
 
     entity_id: str
@@ -59,23 +109,43 @@ class Charge:
     in_force: InForce
     amounts_milli: Mapping[str, int]
     through_child: frozenset[str] = NO_NAMES
+    # The amounts that come through children, if they are only a part of the amounts of these limits
     through_milli: Mapping[str, int] | None = None
-    switch: Switch | None = None
+    switch: Switch | None = None  # of the bucket at the stamp of the call; None if none counts
+    # The acquire is a call of another bucket: that of the child, or of the first resource.
     counts_elsewhere: bool = False
+    # Those of the request, see ``of_request``:
+    admitted: int = 1
+    refreshed: bool = False
+    until_ms: int | None = None
 
-    def of_child(self, key: str) -> OfChild:
-        """Return the part of the charge on one limit that a child is charged as well."""
-        return part_of_child(key, self.amounts_milli, self.through_child, self.through_milli)
+    is_charge: ClassVar[bool] = True  # type: ignore[misc]
+
+    def of_request(self, request: ChargeRequest) -> Charge:
+        """Take over what a request says of all its charges; return the charge itself."""
+        self.admitted = 1 if request.is_acquire else 0
+        self.refreshed = request.refreshed
+        # A charge under a switch is admitted at once, so it reserves nothing.
+        self.until_ms = request.until_ms if self.switch is None else None
+        return self
 
     @property
-    def is_shadow(self) -> bool:
-        """Whether the charge is taken as a debt, however little the bucket holds."""
+    def must_fit(self) -> bool:
+        return self.switch is None
+
+    @property
+    def is_debt(self) -> bool:
+        """Whether the charge is one in shadow mode."""
         return self.switch is not None and self.switch.mode is SwitchMode.SHADOW
 
     @property
-    def is_bypass(self) -> bool:
-        """Whether the charge only counts as usage."""
+    def forfeits(self) -> bool:
+        """Whether the charge is bypassed."""
         return self.switch is not None and self.switch.mode is SwitchMode.BYPASS
+
+    @property
+    def elsewhere(self) -> int:
+        return self.admitted if self.counts_elsewhere else 0
 
 
 @dataclass(slots=True)
@@ -107,7 +177,8 @@ class ChargeRequest:
     on_threshold: OnThreshold | None = None
 
 
-class Settlement(NamedTuple):
+@dataclass(slots=True)
+class Settlement(BucketChange):
     """Debts (positive) and credits (negative) for one bucket, by stored name.
 
     ``in_force`` are the limits it was charged under: a debt creates the bucket with them if it has
@@ -132,10 +203,11 @@ class Settlement(NamedTuple):
     quotas: tuple[QuotaSettlement, ...] = ()
     shard: int | None = None
     elsewhere: int = 0
+    through_milli: Mapping[str, int] | None = None
 
     def apart(self) -> Settlement:
         """Return what still makes the settlement when the call has gone on as if it were made."""
-        return self._replace(quotas=tuple([each.apart() for each in self.quotas]))
+        return replace(self, quotas=tuple([each.apart() for each in self.quotas]))
 
     def is_of_same_bucket(self, other: Settlement) -> bool:
         """Tell whether both settle the same bucket under the same limits."""
@@ -167,14 +239,30 @@ class Unsettled(NamedTuple):
     doubt: Any = None
 
 
-class Renewal(NamedTuple):
+@dataclass(slots=True)
+class Renewal(BucketChange):
     """Slots, or held amounts of quotas, of one bucket whose leases go on."""
 
     entity_id: str
     resource: str
     in_force: InForce
-    holds: tuple[SlotHold, ...] = ()
-    quota_holds: tuple[QuotaHold, ...] = ()
+    renewed: tuple[SlotHold, ...] = ()
+    renewed_quotas: tuple[QuotaHold, ...] = ()
+
+    amounts_milli: ClassVar[Mapping[str, int]] = NO_AMOUNTS  # type: ignore[misc]
+
+
+@dataclass(slots=True)
+class Count(BucketChange):
+    """Counts of acquires of one bucket, which the write that carries this brings along."""
+
+    in_force: InForce
+
+    amounts_milli: ClassVar[Mapping[str, int]] = NO_AMOUNTS  # type: ignore[misc]
+
+    @property
+    def is_count(self) -> bool:
+        return True
 
 
 class RenewalFailure(Enum):
@@ -239,13 +327,14 @@ class Grant:
         found = []
         for position, charge in enumerate(self.charges):
             slot_keys, quota_keys = charge.in_force.slot_keys, charge.in_force.quota_keys
-            if charge.is_bypass:
+            if charge.forfeits:
                 quota_keys = ()  # nothing of them is held
             credits_milli = {
                 key: -amount
                 for key, amount in charge.amounts_milli.items()
                 if amount and key not in slot_keys and key not in quota_keys
             }
+            through = charge.through_milli
             slots = self.holds[position] if self.holds else ()
             held = self.quota_holds[position] if self.quota_holds else ()
             quotas = [
@@ -260,11 +349,14 @@ class Grant:
                         amounts_milli=credits_milli,
                         through_child=charge.through_child,
                         admitted=-admitted,
-                        forfeits=charge.is_bypass,
+                        forfeits=charge.forfeits,
                         released=slots,
                         quotas=tuple(quotas),
                         shard=None if self.reservation is None else self.reservation.shard.number,
                         elsewhere=-admitted if charge.counts_elsewhere else 0,
+                        through_milli=None
+                        if through is None
+                        else {key: -each for key, each in through.items()},
                     )
                 )
         return tuple(found)
@@ -291,7 +383,7 @@ class Grant:
                 for name, key in zip(in_force.names, in_force.keys, strict=True)
                 if amounts.get(name) and name in in_force.token_names
             }
-            if charge.is_bypass:
+            if charge.forfeits:
                 if owed:
                     found.append(_of_bypass(charge, owed))
                 continue
@@ -350,7 +442,7 @@ def with_released(
     for release in releases:
         for at, each in enumerate(added):
             if each.is_of_same_bucket(release) and not each.released:
-                added[at] = each._replace(released=release.released)
+                added[at] = replace(each, released=release.released)
                 break
         else:
             added.append(release)

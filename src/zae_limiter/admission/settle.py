@@ -1,4 +1,4 @@
-"""Debts, credits, resets, top-ups and pauses: writes that are never rejected."""
+"""Resets, top-ups and pauses: changes that an operator makes."""
 
 from __future__ import annotations
 
@@ -8,175 +8,19 @@ from dataclasses import replace
 from zae_limiter.admission.image import (
     BucketImage,
     LimitState,
-    full_balance,
-    is_same_kind,
     is_slots,
 )
 from zae_limiter.admission.in_force import check_money, is_alias, plain_name, stored_units
 from zae_limiter.admission.moves import Move, reset_move, top_up_move
 from zae_limiter.admission.quotas import (
-    QuotaLedger,
     QuotaMove,
-    has_same_windows,
     reset_quota,
     top_up_quota,
 )
-from zae_limiter.admission.rebase import full_bucket, full_limit
-from zae_limiter.admission.request import Renewal, Settlement
-from zae_limiter.admission.slots import SlotHold, SlotLedger
-from zae_limiter.admission.tally import Tally
-from zae_limiter.admission.usage import with_through_child, with_units_through_children
+from zae_limiter.admission.usage import with_units_through_children
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.limit import no_budget
 from zae_limiter.models.timestamps import MILLI
-
-
-def settle(image: BucketImage | None, settlement: Settlement, now_ms: int) -> BucketImage | None:
-    """Return the bucket after its debts and credits; None if it is absent and gets only credits."""
-    in_force, amounts = settlement.in_force, settlement.amounts_milli
-    is_absent = False
-    if image is None:
-        if all(amount <= 0 for amount in amounts.values()):
-            return None
-        image = full_bucket(in_force, now_ms)
-        is_absent = True
-    if settlement.released:
-        image = _with_released(image, settlement.released, now_ms)
-    limits, through = dict(image.limits), image.through_children
-    if settlement.quotas:
-        of_quotas = _settle_quotas(limits, settlement, now_ms, image, is_absent=is_absent)
-        if of_quotas:
-            through = with_units_through_children(through, of_quotas)
-    for key, amount_milli in amounts.items():
-        state = limits.get(key) or full_limit(in_force.rate_of(key), now_ms, image.writes)
-        limits[key] = _shift(state, amount_milli, now_ms, settlement.forfeits)
-    if settlement.through_child:
-        through = with_through_child(through, amounts, settlement.through_child)
-    return image._replace(
-        limits=limits,
-        expires_ms=in_force.extended_ttl(image.expires_ms, now_ms),
-        admitted=image.admitted + settlement.admitted,
-        writes=image.writes + 1,
-        through_children=through,
-        tally=_counted(image.tally, settlement.elsewhere),
-    )
-
-
-def divided(image: BucketImage, settlement: Settlement) -> tuple[Settlement, dict[str, int]]:
-    """Return the part of a settlement that changes the bucket, and what only counts as usage.
-
-    That is the part of limits that have become another kind since they were charged.
-    """
-    rate_of, limits, late = settlement.in_force.rate_of, image.limits, dict[str, int]()
-    for key, units in settlement.amounts_milli.items():
-        if key in limits and not is_same_kind(limits[key].rate, rate_of(key)):
-            late[key] = units
-    for each in settlement.quotas:
-        key = each.hold.key
-        if key in limits and not is_same_kind(limits[key].rate, rate_of(key)):
-            late[key] = late.get(key, 0) + each.late_usage
-    if not late:
-        return settlement, late
-    amounts = {key: each for key, each in settlement.amounts_milli.items() if key not in late}
-    quotas = tuple([each for each in settlement.quotas if each.hold.key not in late])
-    return settlement._replace(amounts_milli=amounts, quotas=quotas), late
-
-
-def _counted(tally: Tally, elsewhere: int) -> Tally:
-    return tally.plus(Tally(elsewhere=elsewhere)) if elsewhere else tally
-
-
-def _settle_quotas(
-    limits: dict[str, LimitState],
-    settlement: Settlement,
-    now_ms: int,
-    image: BucketImage,
-    *,
-    is_absent: bool,
-) -> dict[str, int]:
-    """Settle the quotas of a charge; return the usage through children, by stored name.
-
-    If the bucket was deleted meanwhile, only usage changes.
-    """
-    through: dict[str, int] = {}
-    for each in settlement.quotas:
-        key, then = each.hold.key, settlement.in_force.rate_of(each.hold.key)
-        state = limits.get(key) or full_limit(then, now_ms, image.writes)
-        if is_absent:
-            of_children = each.late_usage if each.hold.through_child else 0
-            limits[key] = replace(state, consumed_milli=state.consumed_milli + each.late_usage)
-        else:
-            ledger = QuotaLedger(key, state, now_ms, charges=False, life=image.life)
-            ledger.settle(each, is_same=has_same_windows(state.rate, then))
-            planned = ledger.finish(asked=False)
-            of_children = planned.through_children
-            limits[key] = planned.applied(state)
-        if of_children:
-            through[key] = through.get(key, 0) + of_children
-    return through
-
-
-def _with_released(image: BucketImage, released: Iterable[SlotHold], now_ms: int) -> BucketImage:
-    ledger = SlotLedger(image, now_ms)
-    for hold in released:
-        ledger.release(hold)
-    return ledger.applied()
-
-
-def renew(
-    image: BucketImage | None, renewal: Renewal, now_ms: int
-) -> tuple[BucketImage | None, tuple[int | None, ...]]:
-    """Return the bucket after a renewal, and the new expiry of each hold.
-
-    The expiry is None for a hold that had expired before the renewal.
-    """
-    moments: list[int | None] = []
-    if image is None:
-        return None, (None,) * (len(renewal.holds) + len(renewal.quota_holds))
-    after = image
-    if renewal.holds:
-        ledger = SlotLedger(image, now_ms)
-        moments += [ledger.renew(hold) for hold in renewal.holds]
-        after = ledger.applied()
-    if renewal.quota_holds:
-        limits = dict(after.limits)
-        moments += _renewed_quotas(limits, renewal, now_ms, image.life)
-        after = after._replace(limits=limits)
-    expires_ms = renewal.in_force.extended_ttl(image.expires_ms, now_ms)
-    return after._replace(expires_ms=expires_ms, writes=image.writes + 1), tuple(moments)
-
-
-def _renewed_quotas(
-    limits: dict[str, LimitState], renewal: Renewal, now_ms: int, life: str
-) -> list[int | None]:
-    """Move held amounts to a later expiry, in seconds; None for those that have expired."""
-    moments = []
-    for hold in renewal.quota_holds:
-        state, moment = limits.get(hold.key), None
-        then = renewal.in_force.rate_of(hold.key)
-        if state is not None and has_same_windows(state.rate, then):
-            ledger = QuotaLedger(hold.key, state, now_ms, charges=False, life=life)
-            moment = ledger.renew(hold)
-            limits[hold.key] = ledger.finish(asked=False).applied(state)
-        moments.append(moment)
-    return moments
-
-
-def _shift(state: LimitState, amount_milli: int, now_ms: int, forfeits: bool) -> LimitState:
-    """Take a debt or add a credit. An overflow is cut off before a debt is taken.
-
-    A forfeited credit changes only the count of consumed tokens; the balance stays.
-    """
-    balance = state.balance_milli
-    if forfeits:
-        return replace(state, consumed_milli=state.consumed_milli + amount_milli)
-    if amount_milli > 0:
-        balance = min(balance, full_balance(state.rate, now_ms))
-    return replace(
-        state,
-        balance_milli=balance - amount_milli,
-        consumed_milli=state.consumed_milli + amount_milli,
-    )
 
 
 def reset(image: BucketImage, now_ms: int) -> tuple[BucketImage, list[Move]]:

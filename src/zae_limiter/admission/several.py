@@ -125,7 +125,7 @@ class JointCharge:
                 if any(holds):
                     part.quota_holds = tuple(map(_shares, charges, holds))
             if grant.would_reject:
-                part.would_reject = any(charge.is_shadow for charge in charges)
+                part.would_reject = any(charge.is_debt for charge in charges)
             grants.append(part)
         return grants
 

@@ -10,13 +10,16 @@ shard could take back a slot that another shard has given out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from zae_limiter.admission.image import BucketImage, is_slots
-from zae_limiter.admission.moves import Move
+from zae_limiter.admission.image import BucketImage, LimitState, is_slots
+from zae_limiter.admission.moves import Move, room_milli
 from zae_limiter.models.timestamps import MILLI
+
+if TYPE_CHECKING:
+    from zae_limiter.admission.request import BucketChange
 
 STEPS = 6  # per TTL of a lease: at most eight numbers per limit; a lease lives at least 5/6 of it
 # A client gives up a lease this long before its slots expire in the store, since the clocks of two
@@ -61,7 +64,11 @@ def swept(image: BucketImage, now_ms: int) -> BucketImage:
     holds = image.holds
     if not holds or all(moment > now_ms for held in holds.values() for moment in held):
         return image
-    return SlotLedger(image, now_ms).applied()
+    limits, left = dict(image.limits), {}
+    for key in holds:
+        ledger = SlotLedger(key, image, now_ms)
+        limits[key], left[key] = ledger.after(), ledger.held
+    return image._replace(limits=limits, holds=left)
 
 
 def retry_after_s(image: BucketImage, key: str, amount_milli: int, now_ms: int) -> float:
@@ -93,117 +100,128 @@ class SlotWrite(NamedTuple):
     added: Mapping[int, int]
 
 
-class _Changes:
-    """The changes of a planned write to the slots of one limit."""
-
-    __slots__ = ("added", "expired", "freed", "removed", "taken")
-
-    def __init__(self) -> None:
-        self.expired: dict[int, int] = {}
-        self.removed: dict[int, int] = {}
-        self.added: dict[int, int] = {}
-        self.freed = self.taken = 0
-
-
 class SlotLedger:
-    """The slots of a bucket while one write is planned. Expired slots are swept first."""
+    """The changes of one write to the slots of one limit. Expired slots are swept first.
 
-    __slots__ = ("_changes", "_held", "_image", "_now_ms")
+    ``is_doubtful`` says that slots which were to be released or renewed were not there: they have
+    expired, or the image is outdated. ``asked`` is True if a charge that must fit is among the
+    changes: then the write is refused if too few slots are free.
+    """
 
-    def __init__(self, image: BucketImage, now_ms: int) -> None:
-        self._image = image
+    asked = False
+    is_named = False  # by a charge of the write, which may take none
+    is_doubtful = False
+    room: int | None = None  # the slots that are left for charges, once ``open`` has counted them
+
+    def __init__(self, key: str, image: BucketImage, now_ms: int) -> None:
+        self.key = key
+        self.holds: dict[int, SlotHold] = {}  # taken ones, by the position of their charge
+        self.renewed: dict[tuple[int, int], int | None] = {}
+        self._state = image.limits[key]
+        self._life = image.life
         self._now_ms = now_ms
-        self._held = {key: dict(held) for key, held in (image.holds or {}).items()}
-        self._changes: dict[str, _Changes] = {}
-        for key, held in self._held.items():
-            if expired := {moment: held[moment] for moment in held if moment <= now_ms}:
-                changes = self._of(key)
-                changes.expired = expired
-                changes.freed = sum(expired.values())
-                for moment in expired:
-                    del held[moment]
+        self.held = dict((image.holds or {}).get(key, {}))
+        self._expired = {at: count for at, count in self.held.items() if at <= now_ms}
+        for moment in self._expired:
+            del self.held[moment]
+        self._removed: dict[int, int] = {}
+        self._added: dict[int, int] = {}
+        self._freed = sum(self._expired.values())
+        self._taken = 0
 
-    def release(self, hold: SlotHold) -> bool:
-        """Free the slots of a hold; return False if the hold has expired."""
-        if not self._remove(hold):
-            return False
-        self._of(hold.key).freed += hold.slots
-        return True
+    def release(self, hold: SlotHold) -> None:
+        """Free the slots of a hold, unless the hold has expired."""
+        if self._remove(hold):
+            self._freed += hold.slots
 
-    def renew(self, hold: SlotHold) -> int | None:
-        """Move the slots of a hold to a later expiry and return it; None if they have expired."""
-        if not self._remove(hold):
-            return None
-        return self._add(hold.key, hold.slots)
+    def renew(self, hold: SlotHold, position: int, at: int) -> None:
+        """Move the slots of a hold to a later expiry, unless they have expired.
 
-    def take(self, key: str, count: int) -> int:
-        """Take slots, whether or not they are free, and return their expiry."""
-        self._of(key).taken += count
-        return self._add(key, count)
-
-    def applied(self) -> BucketImage:
-        """Return the bucket after the write."""
-        limits = dict(self._image.limits)
-        for key, changes in self._changes.items():
-            state = limits[key]
-            balance = state.balance_milli + (changes.freed - changes.taken) * MILLI
-            limits[key] = replace(state, balance_milli=balance)
-        return self._image._replace(limits=limits, holds=self._held)
-
-    def move(self, key: str, *, asked: bool) -> Move:
-        """Return the move of the number of free slots.
-
-        If ``asked``, the write is refused if too few slots are free.
+        The hold is the one ``at`` its place among those of the change.
         """
-        changes = self._changes.get(key) or _Changes()
-        net = (changes.freed - changes.taken) * MILLI
-        return Move(key, -net if asked else None, None, net, None)
+        moment = self._add(hold.slots) if self._remove(hold) else None
+        self.renewed[position, at] = moment
 
-    def writes(self) -> list[SlotWrite]:
-        """Return the changes of the held slots, for each limit that the write changes."""
-        return [
-            SlotWrite(key, each.expired, each.removed, each.added)
-            for key, each in self._changes.items()
-        ]
+    def enter(self, change: BucketChange, position: int, amount: int) -> None:
+        """Take the slots of a charge in shadow mode. Slots are not settled."""
+        if change.is_charge:
+            self.is_named = True
+            self._take(position, amount)
 
-    def _of(self, key: str) -> _Changes:
-        return self._changes.setdefault(key, _Changes())
+    def open(self, changes: Sequence[BucketChange]) -> int:
+        self.room = room_milli(self.after(), self._now_ms)
+        return self.room
+
+    def take(self, change: BucketChange, position: int, amount: int, advance: int = 0) -> None:
+        self.is_named = True
+        terms = self._state.rate.terms
+        self.asked = self.asked or terms is None or not terms.soft
+        if self.room is not None:
+            self.room -= amount
+        self._take(position, amount)
+
+    def after(self) -> LimitState:
+        """Return the limit after the write; ``held`` are its holds then."""
+        net = self.net_milli
+        balance = self._state.balance_milli + net
+        return replace(self._state, balance_milli=balance) if net else self._state
+
+    def move(self) -> Move:
+        """Return the move of the number of free slots."""
+        net = self.net_milli
+        return Move(self.key, -net if self.asked else None, None, net, None)
+
+    def first_move(self) -> Move:
+        """Return the move that creates the limit; slots are no usage."""
+        full = self._state.rate.capacity_milli
+        return Move(self.key, full, None, 0, full + self.net_milli)
+
+    def write(self) -> SlotWrite:
+        """Return the changes of the held slots, which the write makes besides the move."""
+        return SlotWrite(self.key, self._expired, self._removed, self._added)
+
+    @property
+    def net_milli(self) -> int:
+        """The change of the free slots, in thousandths."""
+        return (self._freed - self._taken) * MILLI
+
+    @property
+    def has_effect(self) -> bool:
+        """Whether the write changes what is held."""
+        return bool(self._expired or self._removed or self._added)
+
+    def _take(self, position: int, amount_milli: int) -> None:
+        """Take slots, whether or not they are free."""
+        if amount_milli:
+            count = amount_milli // MILLI
+            self._taken += count
+            moment, number = self._add(count), self._state.number
+            self.holds[position] = SlotHold(self.key, count, moment, self._life, number)
 
     def _remove(self, hold: SlotHold) -> bool:
-        state = self._image.limits.get(hold.key)
-        if state is None or (hold.life, hold.number) != (self._image.life, state.number):
-            return False
-        held = self._held.get(hold.key, {})
-        left = held.get(hold.expires_ms, 0) - hold.slots
-        if left < 0:
+        left = self.held.get(hold.expires_ms, 0) - hold.slots
+        if left < 0 or (hold.life, hold.number) != (self._life, self._state.number):
+            self.is_doubtful = True
             return False
         if left:
-            held[hold.expires_ms] = left
+            self.held[hold.expires_ms] = left
         else:
-            del held[hold.expires_ms]
-        removed = self._of(hold.key).removed
-        removed[hold.expires_ms] = removed.get(hold.expires_ms, 0) + hold.slots
+            del self.held[hold.expires_ms]
+        self._removed[hold.expires_ms] = self._removed.get(hold.expires_ms, 0) + hold.slots
         return True
 
-    def _add(self, key: str, count: int) -> int:
-        moment = expiry_ms(self._image.limits[key].rate.period_ms, self._now_ms)
-        held, added = self._held.setdefault(key, {}), self._of(key).added
-        held[moment] = held.get(moment, 0) + count
-        added[moment] = added.get(moment, 0) + count
+    def _add(self, count: int) -> int:
+        moment = expiry_ms(self._state.rate.period_ms, self._now_ms)
+        self.held[moment] = self.held.get(moment, 0) + count
+        self._added[moment] = self._added.get(moment, 0) + count
         return moment
 
 
-def take_slots(
-    image: BucketImage, amounts_milli: Mapping[str, int], keys: Iterable[str], now_ms: int
-) -> tuple[BucketImage, tuple[SlotHold, ...]]:
-    """Return the bucket after free slots were taken, and the holds."""
-    ledger = SlotLedger(image, now_ms)
-    holds = tuple(
-        SlotHold(key, count, ledger.take(key, count), image.life, image.limits[key].number)
-        for key in keys
-        if (count := amounts_milli[key] // MILLI)
-    )
-    return ledger.applied(), holds
+def slots_in_life(holds: Iterable[SlotHold], image: BucketImage) -> tuple[SlotHold, ...]:
+    """Return taken slots with the lives of the bucket and of the limits that they belong to."""
+    limits, life = image.limits, image.life
+    numbers = {key: limits[key].number for key in limits}
+    return tuple([each._replace(life=life, number=numbers.get(each.key, 0)) for each in holds])
 
 
 def with_slot_limits(image: BucketImage) -> BucketImage:

@@ -124,8 +124,8 @@ class Tally(NamedTuple):
             both_refusals(self.refusals, other.refusals),
         )
 
-    def with_call_elsewhere(self) -> Tally:
-        """Count an admitted acquire that is a call of another bucket.
+    def with_calls_elsewhere(self, count: int) -> Tally:
+        """Count admitted acquires that are calls of another bucket.
 
         The charge of every parent does this. So it is written out, instead of ``_replace``.
         """
@@ -136,7 +136,7 @@ class Tally(NamedTuple):
             self.asked,
             self.shadowed,
             self.as_further,
-            self.elsewhere + 1,
+            self.elsewhere + count,
             self.refusals,
         )
 

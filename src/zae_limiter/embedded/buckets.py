@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from zae_limiter.admission import settle as settling
-from zae_limiter.admission.charge import (
-    ChargePlan,
-    plan_charge,
-    statuses,
-    under_limits,
-    with_one_wait,
-)
+from zae_limiter.admission.charge import prepared, statuses, under_limits, with_one_wait
+from zae_limiter.admission.decide import Decision, decide, late_amounts
+from zae_limiter.admission.fit import fits
 from zae_limiter.admission.image import HOUR_MS, BucketImage, running_pause_ms
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.quotas import in_life
-from zae_limiter.admission.rebase import full_bucket, is_newer
+from zae_limiter.admission.rebase import full_bucket, full_limit, is_newer
 from zae_limiter.admission.report import bucket_states, counted_state, resource_capacity
 from zae_limiter.admission.request import (
     Charge,
@@ -34,6 +29,7 @@ from zae_limiter.admission.request import (
     Unsettled,
 )
 from zae_limiter.admission.reservation import reserved
+from zae_limiter.admission.slots import slots_in_life, swept
 from zae_limiter.admission.thresholds import (
     Crossing,
     Exhaustion,
@@ -61,11 +57,13 @@ from zae_limiter.tallies import TakenTallies
 if TYPE_CHECKING:
     from zae_limiter.models.status import LimitStatus
 
+T = TypeVar("T")
+
 BATCH = 100  # buckets that are read by key in one transaction
 LIFE_BYTES = 6  # a life must differ from other lives of the same key while their slots are held
 
-# The charge, its plan, the usage window that it closes, and the bucket as it was read.
-_Decision = tuple[Charge, ChargePlan, HourUsage | None, BucketImage | None]
+# The charge, what was decided, the usage of the hour that it closes, and the bucket as it was read.
+_Planned = tuple[Charge, Decision, HourUsage | None, BucketImage | None]
 
 
 def charge(
@@ -82,73 +80,67 @@ def charge(
     """
     if noted is not None or raised:
         _begin(noted, raised)
-    charges, until_ms, now_ms = request.charges, request.until_ms, request.clock()
-    plans: list[_Decision] = []
-    fits = True
-    for wanted in charges:
+    now_ms, planned = request.clock(), list[_Planned]()
+    for wanted in request.charges:
         image, window = tables.get_bucket(namespace_id, wanted.entity_id, wanted.resource), None
         if image is not None:
             image, window = roll(image, now_ms)
-        if until_ms is not None and wanted.switch is not None:
-            until_ms = None  # it is admitted at once
-        plan = plan_charge(image, wanted, now_ms, request.refreshed, request.is_acquire, until_ms)
-        if plan is None:
+        target = prepared(image, wanted.of_request(request), now_ms)
+        if target is None:
             assert image is not None, "an absent bucket has no configuration"
             return StaleLimits(image.config_version)
-        if plan.holds or plan.quota_holds:
-            plan = _with_life(plan)
-        fits = fits and plan.granted is not None
-        plans.append((wanted, plan, window, image))
+        planned.append((wanted, decide(target, (wanted,), now_ms), window, image))
         if image is None:
             refuse_if_purging(tables, namespace_id)
-    if not fits:
-        return _rejection(tables, namespace_id, plans, now_ms)
+    for _, decision, _, _ in planned:
+        if not decision.carried:
+            return _rejection(tables, namespace_id, planned, now_ms)
     images: list[BucketImage] = []
-    granted = Grant(charges, images)
-    for wanted, plan, window, _ in plans:
-        image = plan.granted
-        assert image is not None
+    granted = Grant(request.charges, images)
+    for position, (wanted, decision, window, _) in enumerate(planned):
+        image = decision.after()
+        if decision.has_slots or decision.has_quotas:
+            image = _with_holds(granted, position, decision, image)
         if noted is not None:
             image = _with_noted(tables, namespace_id, wanted, image, noted)
-        if plan.quota_holds:
+        if granted.quota_holds and granted.quota_holds[position]:
             image = _with_marks(wanted, image, now_ms, raised)
-            granted.quota_holds = tuple([each.quota_holds for _, each, _, _ in plans])
-        if plan.holds:
-            granted.holds = tuple([each.holds for _, each, _, _ in plans])
-        if plan.would_reject:
+        if wanted.is_debt and not fits(decision.image, wanted.amounts_milli, now_ms):
             granted.would_reject = True
         _write(tables, namespace_id, wanted.entity_id, wanted.resource, image, closed=window)
         images.append(image)
-    return granted if until_ms is None else _reserved(charges, plans, images)
+    if request.charges[0].until_ms is not None:
+        place = images[0].writes, 0
+        granted.reservation = reserved(images[0], request.charges[0].amounts_milli, place, {})
+    return granted
 
 
-def _with_life(plan: ChargePlan) -> ChargePlan:
-    """Begin the life of a bucket with its first taken slots, or its first hold of a quota."""
-    if plan.granted is None or plan.granted.life:
-        return plan
-    life = _new_life()
-    return replace(
-        plan,
-        granted=plan.granted._replace(life=life),
-        holds=tuple([hold._replace(life=life) for hold in plan.holds]),
-        quota_holds=in_life(plan.quota_holds, life),
-    )
+def _with_holds(
+    granted: Grant, position: int, decision: Decision, image: BucketImage
+) -> BucketImage:
+    """Note what a charge holds; with it the life of its bucket begins."""
+    slots, quotas = decision.taken_slots(0), decision.taken_quotas(0)
+    if (slots or quotas) and not image.life:
+        image = image._replace(life=_new_life())
+    if slots:
+        granted.holds = _at(granted, granted.holds, position, slots_in_life(slots, image))
+    if quotas:
+        held = in_life(quotas, image.life)
+        granted.quota_holds = _at(granted, granted.quota_holds, position, held)
+    return image
+
+
+def _at(
+    granted: Grant, of_all: tuple[tuple[T, ...], ...], position: int, holds: tuple[T, ...]
+) -> tuple[tuple[T, ...], ...]:
+    """Return what all charges hold, with the holds of one of them."""
+    before: list[tuple[T, ...]] = list(of_all or [() for _ in granted.charges])
+    before[position] = holds
+    return tuple(before)
 
 
 def _new_life() -> str:
     return os.urandom(LIFE_BYTES).hex()
-
-
-def _reserved(
-    charges: tuple[Charge, ...], plans: list[_Decision], images: list[BucketImage]
-) -> Grant:
-    """Return the grant of a waiting caller: one bucket, and the moment of its tokens."""
-    ((wanted, plan, _, _),) = plans
-    assert plan.granted is not None
-    place = plan.granted.writes, 0
-    reservation = reserved(plan.granted, wanted.amounts_milli, place, {})
-    quota_holds = (plan.quota_holds,) if plan.quota_holds else ()
-    return Grant(charges, images, reservation, quota_holds=quota_holds)
 
 
 def settle(
@@ -168,31 +160,54 @@ def settle(
     now_ms = clock()
     for settlement in settlements:
         entity_id, resource = settlement.entity_id, settlement.resource
-        amounts_milli, through_child = settlement.amounts_milli, settlement.through_child
         image, window = _rolled(tables.get_bucket(namespace_id, entity_id, resource), now_ms)
         if image is None and tables.is_purging(namespace_id):
             continue
         if image is not None:
-            if settlement.quotas and not image.life:  # the first debt of a call belongs to a life
-                image = image._replace(life=_new_life())
-            settlement, late = settling.divided(image, settlement)  # noqa: PLW2901
-            if late:
-                usage = late_credit(late, now_ms, settlement.in_force, through_child)
-                tables.add_usage(namespace_id, entity_id, resource, usage)
-        after = settling.settle(image, settlement, now_ms)
-        if after is not None:
-            if noted is not None:
-                after = _with_noted(tables, namespace_id, settlement, after, noted)
-            if settlement.quotas:
-                after = _with_marks(settlement, after, now_ms, raised)
-            _write(tables, namespace_id, entity_id, resource, after, closed=window)
-        elif amounts_milli or settlement.quotas:
-            late = {each.hold.key: each.late_usage for each in settlement.quotas}
-            credit = late_credit(
-                {**amounts_milli, **late}, now_ms, settlement.in_force, through_child
-            )
-            tables.add_usage(namespace_id, entity_id, resource, credit)
+            image = _ready_for(image, settlement, now_ms)
+        elif not any(amount > 0 for amount in settlement.amounts_milli.values()):
+            _add_late(tables, namespace_id, settlement, late_amounts([settlement]), now_ms)
+            continue
+        decision = decide(image, (settlement,), now_ms)
+        _add_late(tables, namespace_id, settlement, decision.late, now_ms)
+        if decision.is_empty:
+            continue
+        after = decision.after()
+        if noted is not None:
+            after = _with_noted(tables, namespace_id, settlement, after, noted)
+        if settlement.quotas:
+            after = _with_marks(settlement, after, now_ms, raised)
+        _write(tables, namespace_id, entity_id, resource, after, closed=window)
     return ()
+
+
+def _ready_for(image: BucketImage, settlement: Settlement, now_ms: int) -> BucketImage:
+    """Return a bucket that has all limits of which the settlement takes something.
+
+    The first debt of a call belongs to a life.
+    """
+    if settlement.quotas and not image.life:
+        image = image._replace(life=_new_life())
+    missing = {
+        key: full_limit(settlement.in_force.rate_of(key), now_ms, image.writes)
+        for key, amount in settlement.amounts_milli.items()
+        if amount > 0 and key not in image.limits
+    }
+    return image._replace(limits={**image.limits, **missing}) if missing else image
+
+
+def _add_late(
+    tables: Tables,
+    namespace_id: str,
+    settlement: Settlement,
+    late: Mapping[str, tuple[int, int]],
+    now_ms: int,
+) -> None:
+    """Count what is settled of limits that the bucket does not have: as usage alone."""
+    if late:
+        amounts = {key: units for key, (units, _) in late.items()}
+        usage = late_credit(amounts, now_ms, settlement.in_force, settlement.through_child)
+        tables.add_usage(namespace_id, settlement.entity_id, settlement.resource, usage)
 
 
 def are_exhausted(
@@ -233,9 +248,10 @@ def renew(
     for renewal in renewals:
         entity_id, resource = renewal.entity_id, renewal.resource
         image, window = _rolled(tables.get_bucket(namespace_id, entity_id, resource), now_ms)
-        after, moments = settling.renew(image, renewal, now_ms)
-        if after is not None and any(moments):
-            _write(tables, namespace_id, entity_id, resource, after, closed=window)
+        decision = decide(image, (renewal,), now_ms)
+        moments = decision.renewed(0)
+        if any(moments):
+            _write(tables, namespace_id, entity_id, resource, decision.after(), closed=window)
         outcomes.append(moments)
     return outcomes
 
@@ -461,7 +477,7 @@ def _rolled(image: BucketImage | None, now_ms: int) -> tuple[BucketImage | None,
 def _rejection(
     tables: Tables,
     namespace_id: str,
-    plans: list[_Decision],
+    planned: list[_Planned],
     now_ms: int,
 ) -> Rejection:
     """Reject the request, but re-base buckets whose limits have changed.
@@ -469,12 +485,11 @@ def _rejection(
     With its old rate, a bucket might never hold the amount of a request under larger limits.
     """
     listed: list[LimitStatus] = []
-    for wanted, plan, window, image in plans:
-        listed.extend(statuses(wanted, plan.seen, now_ms))
-        if image is not None and plan.seen is not image:
-            _write(
-                tables, namespace_id, wanted.entity_id, wanted.resource, plan.seen, closed=window
-            )
+    for wanted, decision, window, image in planned:
+        listed.extend(statuses(wanted, decision.image, now_ms))
+        seen = swept(decision.image, now_ms)
+        if image is not None and seen is not image:
+            _write(tables, namespace_id, wanted.entity_id, wanted.resource, seen, closed=window)
     return Rejection(tuple(with_one_wait(listed, now_ms)))
 
 

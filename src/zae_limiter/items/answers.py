@@ -20,14 +20,12 @@ from zae_limiter.admission.request import (
 )
 from zae_limiter.admission.shards.combined import CombinedImage
 from zae_limiter.admission.shards.tree import WHOLE
-from zae_limiter.admission.slots import SlotHold
 from zae_limiter.exceptions import ZAELimiterError
 from zae_limiter.items.buckets.cache import BucketCache
 from zae_limiter.items.buckets.outcomes import Applied, Outcome, Rejected
 from zae_limiter.items.buckets.pending import PendingChange
 from zae_limiter.items.sharding.known_shards import KnownShards, combined
 from zae_limiter.items.stored.keys import BucketId
-from zae_limiter.models.timestamps import MILLI
 
 if TYPE_CHECKING:
     from zae_limiter.models.status import LimitStatus
@@ -47,11 +45,11 @@ def grant(
         if image is None or not applied.is_whole:
             image = _combined_later(charge, request, KnownShards.of(cache, each.bucket_id))
         images.append(image)
-        if applied.moments is not None:
-            granted.holds = _holds_of_each(request.charges, outcomes)
+        if applied.slots:
+            granted.holds = tuple([of_charge.slots for of_charge in outcomes])
         if applied.quota_holds:
             granted.quota_holds = tuple([of_charge.quota_holds for of_charge in outcomes])
-        if charge.switch is not None and charge.is_shadow:
+        if charge.switch is not None and charge.is_debt:
             is_overdrawn = applied.is_overdrawn
             if callable(image):  # several shards, which share a debt
                 is_overdrawn = not has_no_debt(image(), charge.amounts_milli, request.clock())
@@ -59,39 +57,10 @@ def grant(
     return granted
 
 
-def _holds_of_each(
-    charges: Sequence[Charge], outcomes: Sequence[Applied]
-) -> tuple[tuple[SlotHold, ...], ...]:
-    """Return the slots that each charge holds; empty if none holds any."""
-    holds = tuple(
-        [holds_of(charge, applied) for charge, applied in zip(charges, outcomes, strict=True)]
-    )
-    return holds if any(holds) else ()
-
-
-def holds_of(charge: Charge, outcome: Applied) -> tuple[SlotHold, ...]:
-    """Return the slots that an applied charge holds."""
-    if outcome.moments is None:
-        return ()
-    return tuple(
-        [
-            SlotHold(
-                key,
-                charge.amounts_milli[key] // MILLI,
-                moment,
-                outcome.life,
-                outcome.numbers.get(key, 0),
-            )
-            for key, moment in zip(charge.in_force.slot_keys, outcome.moments, strict=True)
-            if moment is not None
-        ]
-    )
-
-
 def refund_of(charge: Charge, applied: Applied, admitted: int) -> tuple[Settlement, ...]:
     """Return what undoes an applied charge that was counted as so many admitted acquires."""
-    holds, quota_holds = (holds_of(charge, applied),), (applied.quota_holds,)
-    return Grant((charge,), holds=holds, quota_holds=quota_holds).undo(admitted)
+    held = Grant((charge,), holds=(applied.slots,), quota_holds=(applied.quota_holds,))
+    return held.undo(admitted)
 
 
 def refusal(
@@ -145,7 +114,7 @@ def _image_if_refunded(
     image = _image_of(charge, KnownShards.of(cache, bucket_id), now_ms)
     if isinstance(image, CombinedImage):
         return image
-    if isinstance(outcome, Applied) and outcome.image is not None and not charge.is_bypass:
+    if isinstance(outcome, Applied) and outcome.image is not None and not charge.forfeits:
         refund = [added_move(key, amount) for key, amount in charge.amounts_milli.items()]
         return after(outcome.image, refund)
     return image

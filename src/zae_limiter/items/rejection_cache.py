@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from enum import Enum
 
+from zae_limiter.admission.fit import admits
 from zae_limiter.items.buckets.cache import BucketCache, holds_limits
 from zae_limiter.items.buckets.outcomes import Rejected
 from zae_limiter.items.buckets.pending import PendingChange
@@ -46,7 +47,7 @@ class RejectionCache:
             and holds_limits(entry.bucket, change.in_force)
         ):
             image = entry.bucket.image
-            if change.fits(image, now_ms):
+            if admits(image, change, now_ms):
                 return Prospect.FITS
             if pending.reads_first or not now_ms - self._ttl_ms < entry.at_ms <= now_ms:
                 return Prospect.DOUBTFUL

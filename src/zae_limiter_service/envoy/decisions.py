@@ -54,7 +54,7 @@ class Verdict(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class RateLimitAnswer:
     """Whether a request is admitted, with the verdict on the bucket of each of its descriptors."""
 
     verdicts: tuple[Verdict | None, ...]  # None: the descriptor is not limited
@@ -68,7 +68,7 @@ class Decision:
 
 async def decide(
     limiter: RateLimiter, asks: Sequence[DescriptorAsk | None], clock: Callable[[], int]
-) -> Decision:
+) -> RateLimitAnswer:
     """Charge every bucket, or none.
 
     The store charges the buckets of one acquire together, so two requests never take from each
@@ -113,7 +113,7 @@ async def decide(
         None if ask is None else verdicts.get((ask.target.entity, ask.target.resource), Verdict())
         for ask in asks
     ]
-    return Decision(tuple(of_asks), rejected, headers)
+    return RateLimitAnswer(tuple(of_asks), rejected, headers)
 
 
 def merged(asks: Sequence[DescriptorAsk]) -> list[BucketAsk]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from zae_limiter.models.limit import Period
     from zae_limiter.models.status import LimitStatus
-    from zae_limiter_service.envoy.decisions import Decision, Verdict
+    from zae_limiter_service.envoy.decisions import RateLimitAnswer, Verdict
     from zae_limiter_service.envoy.rules import DescriptorTarget
 
 Response = rls_pb2.RateLimitResponse
@@ -63,7 +63,9 @@ def limit_of(name: str, override: Any) -> Limit:
     return Limit.custom(name, amount, amount, seconds)
 
 
-def response_of(decision: Decision, asks: Sequence[DescriptorAsk | None], now_ms: int) -> Any:
+def response_of(
+    decision: RateLimitAnswer, asks: Sequence[DescriptorAsk | None], now_ms: int
+) -> Any:
     """Return the response: codes, what remains, when limits are full again, and headers."""
     response = Response(overall_code=Response.OK if decision.is_admitted else Response.OVER_LIMIT)
     for ask, verdict in zip(asks, decision.verdicts, strict=True):

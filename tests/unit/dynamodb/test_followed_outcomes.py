@@ -4,25 +4,29 @@ from dataclasses import replace
 
 import pytest
 
+from tests.support.changes import SHADOW, charge_of, settlement_of
 from tests.unit.dynamodb.stored import IN_FORCE, NOW_MS, bucket_of
 from zae_limiter import ConfigSource, Limit
+from zae_limiter.admission.decide import Decision
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.shards.tree import Shard
-from zae_limiter.items.buckets.changes import BucketChange
 from zae_limiter.items.buckets.outcomes import Applied, Rejected, outcomes_behind_others
 from zae_limiter.store_errors import NoAnswer
 
 OTHERS = InForce((Limit.per_minute("rpm", 99),), ConfigSource.SYSTEM, 1)
-CHARGE = BucketChange(IN_FORCE, {"rpm": 1000}, is_charge=True)
+CHARGE = charge_of(IN_FORCE, {"rpm": 1000})
 DOUBT = NoAnswer("hidden")
 
 
 def outcomes(changes, positions, bucket):
-    return outcomes_behind_others(changes, positions, bucket, NOW_MS, None, None, DOUBT)
+    decision = Decision(bucket.image, changes, NOW_MS, None)
+    for position in positions:
+        (decision.take if changes[position].must_fit else decision.enter)(position)
+    return outcomes_behind_others(decision.finish(), bucket, NOW_MS, DOUBT)
 
 
 def test_a_charge_and_a_refund_of_a_whole_bucket_are_known_to_be_made():
-    refund = BucketChange(IN_FORCE, {"rpm": -1000}, is_charge=False)
+    refund = settlement_of(IN_FORCE, {"rpm": -1000})
     bucket = bucket_of()
     assert outcomes([CHARGE, refund], [0, 1], bucket) == [Applied(bucket.image)] * 2
 
@@ -31,7 +35,7 @@ def test_a_charge_and_a_refund_of_a_whole_bucket_are_known_to_be_made():
     ("change", "shard"),
     [
         (replace(CHARGE, until_ms=NOW_MS + 1000), Shard(0, 1)),
-        (replace(CHARGE, is_debt=True), Shard(0, 1)),
+        (replace(CHARGE, switch=SHADOW), Shard(0, 1)),
         (replace(CHARGE, in_force=OTHERS), Shard(0, 1)),
         (CHARGE, Shard(1, 2)),
     ],

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.support.changes import charge_of, settlement_of
 from tests.support.dynamodb.model.expressions import with_blanks
 from tests.unit.dynamodb.stored import BUCKET_ID, IN_FORCE, LIMIT, NOW_MS, item_of
 from zae_limiter import ConfigSource, Limit
@@ -17,7 +18,6 @@ from zae_limiter.admission.usage import HourUsage
 from zae_limiter.dynamodb.expressions import body as body_of
 from zae_limiter.items.buckets import writes
 from zae_limiter.items.buckets.cache import CachedBucket, FreshBucket
-from zae_limiter.items.buckets.changes import BucketChange
 from zae_limiter.items.buckets.planning import plan
 from zae_limiter.items.buckets.writes import WriteContext
 from zae_limiter.items.stored import bucket as bucket_item
@@ -28,7 +28,7 @@ from zae_limiter.items.stored.bucket import EntityLink
 HOUR = NOW_MS // HOUR_MS
 SHARD_ID = BUCKET_ID.shard(0)
 LATER = NOW_MS + HOUR_MS
-CHARGE = BucketChange(IN_FORCE, {"rpm": 1000}, True, 1)
+CHARGE = charge_of(IN_FORCE, {"rpm": 1000})
 
 
 def spelled(update):
@@ -129,7 +129,7 @@ def test_a_finished_hour_is_stored_before_it_is_turned_over():
 
 
 def test_a_credit_to_a_bucket_that_was_seen_turns_its_hour():
-    credit = BucketChange(IN_FORCE, {"rpm": -1000}, False)
+    credit = settlement_of(IN_FORCE, {"rpm": -1000})
     update, condition = spelled(attempt_at(LATER, credit).request)
     assert "u0 = c_rpm - if_not_exists(b0, 0)" in update
     assert "o = 0.origin" in condition
@@ -137,7 +137,7 @@ def test_a_credit_to_a_bucket_that_was_seen_turns_its_hour():
 
 
 def test_a_credit_through_a_child_requires_the_slots_that_it_uses():
-    change = BucketChange(IN_FORCE, {"rpm": -1000}, False, through_child=frozenset({"rpm"}))
+    change = settlement_of(IN_FORCE, {"rpm": -1000}, through_child=frozenset({"rpm"}))
     update, condition = spelled(attempt_at(NOW_MS, change).request)
     assert "k0 -1000" in update
     assert "lh = " in condition
@@ -232,7 +232,7 @@ def test_a_dropped_limit_leaves_its_hour_to_its_namesake():
 
 
 def test_a_credit_to_a_bucket_that_is_gone_is_counted_late():
-    credit = BucketChange(IN_FORCE, {"rpm": -1000}, False)
+    credit = settlement_of(IN_FORCE, {"rpm": -1000})
     assert attempt_at(NOW_MS, credit, known=FreshBucket(None)).late_credits == {"rpm": (-1000, 0)}
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from tests.support.aws_rules.rules import MAX_EXPRESSION_BYTES, MAX_OPERATORS
+from tests.support.changes import charge_of, renewal_of, settlement_of
 from tests.unit.dynamodb.stored import BUCKET_ID, NOW_MS
 from tests.unit.dynamodb.test_longest_writes import LINK, actions_of, measured, moments
 from zae_limiter import ConfigSource, Limit, ValidationError
@@ -26,7 +27,6 @@ from zae_limiter.admission.thresholds import Mark
 from zae_limiter.admission.windows import HoldName, balance_in
 from zae_limiter.items.buckets import writes
 from zae_limiter.items.buckets.cache import FreshBucket
-from zae_limiter.items.buckets.changes import BucketChange
 from zae_limiter.items.buckets.pauses import new_bucket
 from zae_limiter.items.buckets.planning import plan
 from zae_limiter.items.buckets.writes import WriteContext
@@ -168,18 +168,16 @@ def planned(bucket, *changes):
 def test_the_longest_writes_of_quotas_fit(name, is_expired, is_turned, record_property):
     bucket = Bucket(SETS[name], is_expired=is_expired, days_off=-2 if is_turned else 0)
     in_force, through = bucket.in_force, bucket.in_force.name_set
-    charge = BucketChange(
-        in_force, dict.fromkeys(in_force.keys, 1000), True, 1, through_child=through
-    )
+    amounts = dict.fromkeys(in_force.keys, 1000)
+    charge = charge_of(in_force, amounts, through_child=through)
     holds = bucket.holds(is_expired=is_expired)
-    settled = BucketChange(
+    settled = settlement_of(
         in_force,
         {},
-        False,
         through_child=through,
         quotas=tuple(QuotaSettlement(hold, -400) for hold in holds),
     )
-    renewed = replace(settled, quotas=(), renewed_quotas=tuple(holds))
+    renewed = renewal_of(in_force, renewed_quotas=tuple(holds))
     wider = tuple(
         replace(each, capacity=2 * each.capacity, refill_amount=2 * each.capacity)
         if each.is_quota

@@ -11,8 +11,10 @@ from itertools import product
 import pytest
 
 from tests.support.aws_rules.rules import MAX_EXPRESSION_BYTES, MAX_OPERATORS, analyse, violations
+from tests.support.changes import JUST_SEEN, charge_of, renewal_of, settlement_of
 from tests.unit.dynamodb.stored import BUCKET_ID, NOW_MS
 from zae_limiter import ConfigSource, Limit
+from zae_limiter.admission.decide import decide
 from zae_limiter.admission.image import HOUR_MS, Rate, full_balance
 from zae_limiter.admission.in_force import InForce, alias_of
 from zae_limiter.admission.moves import top_up_move
@@ -25,8 +27,6 @@ from zae_limiter.admission.tally import Tally
 from zae_limiter.dynamodb.expressions import action as action_of
 from zae_limiter.items.buckets import pauses, writes
 from zae_limiter.items.buckets.cache import NEVER_SEEN, FreshBucket
-from zae_limiter.items.buckets.changes import BucketChange, total
-from zae_limiter.items.buckets.planned_slots import PlannedSlots
 from zae_limiter.items.buckets.planning import plan
 from zae_limiter.items.buckets.writes import PlannedWrite, WriteContext
 from zae_limiter.items.sharding import transactions
@@ -144,7 +144,11 @@ class Bucket:
         amounts = dict.fromkeys(in_force.keys, amount_milli)
         amounts |= dict.fromkeys(in_force.slot_keys, 1000 if is_charge else 0)
         through = in_force.name_set if children else frozenset()
-        return BucketChange(in_force, amounts, is_charge, 1, through_child=through, **more)
+        if is_charge:
+            return charge_of(in_force, amounts, through_child=through, **more)
+        held = set(in_force.slot_keys)
+        amounts = {key: amount for key, amount in amounts.items() if key not in held}
+        return settlement_of(in_force, amounts, through_child=through, admitted=1, **more)
 
     def holds(self):
         """Slots at every moment that is not over."""
@@ -192,7 +196,7 @@ def charges_and_settlements(name):
         debt = bucket.change(1000, is_charge=False, children=children)
         credit = bucket.change(-1000, is_charge=False, children=children)
         released = replace(credit, released=bucket.holds()[::2])
-        renewed = replace(credit, renewed=bucket.holds()[1::2])
+        renewed = renewal_of(bucket.in_force, renewed=bucket.holds()[1::2])
         for group in (
             [charge],
             [reservation],
@@ -209,8 +213,8 @@ def charges_and_settlements(name):
 def credits_without_an_image(name):
     bucket = Bucket(name)
     credit = bucket.change(-1000, is_charge=False, children=False)
-    carried = writes.CarriedChanges([0], total([credit]), 1, {})
-    yield from actions_of(writes.credit(carried, bucket.context, bucket.stored.image.limits))
+    decision = decide(bucket.stored.image, [credit], bucket.now_ms)
+    yield from actions_of(writes.credit(decision, bucket.context, bucket.stored.image.limits))
 
 
 def creations(name):
@@ -280,11 +284,10 @@ def gathers(name):
             moves = taking(bucket.stored.image, charge.amounts_milli, bucket.now_ms)
             slot_writes = ()
             if bucket.in_force.slot_keys:
-                slots = PlannedSlots(bucket.stored.image, [], bucket.now_ms)
-                slots.take([charge], [0])
-                moves = [each for each in moves if not slots.is_slots(each.key)]
-                moves += slots.moves(total([charge]))
-                slot_writes = slots.writes()
+                decision = decide(bucket.stored.image, [charge], bucket.now_ms, JUST_SEEN)
+                moves = [each for each in moves if each.key not in bucket.slot_keys]
+                moves += decision.slot_moves()
+                slot_writes = decision.slot_writes()
             key = keys.bucket(*BUCKET_ID, bucket.shard.number)
             parts.append(ShardMoves(key, bucket.stored, moves, slot_writes))
         through = dict.fromkeys(shards[0].in_force.keys, 1000) if given["children"] else {}

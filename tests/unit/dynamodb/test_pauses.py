@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.support.changes import carried, charge_of, settlement_of
 from tests.unit.dynamodb.stored import BUCKET_ID, IN_FORCE, NOW_MS
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.rebase import full_bucket
@@ -12,7 +13,6 @@ from zae_limiter.admission.shards.tree import Shard
 from zae_limiter.clock import Deadline
 from zae_limiter.dynamodb.expressions import body as body_of
 from zae_limiter.items.buckets.cache import BucketCache, CachedBucket, FreshBucket
-from zae_limiter.items.buckets.changes import BucketChange, select
 from zae_limiter.items.buckets.outcomes import Rejected
 from zae_limiter.items.buckets.pauses import pause_write
 from zae_limiter.items.buckets.pending import PendingChange
@@ -28,8 +28,8 @@ from zae_limiter.models.limit import Limit
 
 UNTIL_MS = NOW_MS + 30_000
 HOURS = HourState("0.x", NOW_MS // 3_600_000, None, {"rpm": 0, "tpm": 1}, False)
-CHARGE = BucketChange(IN_FORCE, dict.fromkeys(IN_FORCE.keys, 1000), is_charge=True, admitted=1)
-DEBT = BucketChange(IN_FORCE, {"rpm": 1000}, is_charge=False)
+CHARGE = charge_of(IN_FORCE, dict.fromkeys(IN_FORCE.keys, 1000))
+DEBT = settlement_of(IN_FORCE, {"rpm": 1000})
 KEY = Key("p", "s")
 
 
@@ -57,7 +57,7 @@ def test_a_charge_is_not_sent_by_a_client_that_knows_of_the_pause():
 
 def test_a_settlement_is_written_under_the_digest_of_the_pause():
     step = planned(DEBT, CHARGE)
-    assert step.positions == [0]
+    assert step.decision.carried == [0]
     action = text_of(step)
     assert {"S": paused_digest("digest", UNTIL_MS)} in action["ExpressionAttributeValues"].values()
     assert "REMOVE" not in action["UpdateExpression"]
@@ -76,7 +76,7 @@ def test_the_first_write_after_the_end_removes_the_pause(change):
 @pytest.mark.parametrize(("now_ms", "stays"), [(UNTIL_MS - 1, True), (UNTIL_MS, False)])
 def test_other_limits_leave_a_pause_that_is_not_over(now_ms, stays):
     limits = InForce((Limit.per_minute("rpm", 7),), ConfigSource.ENTITY, 9)
-    charge = BucketChange(limits, {"rpm": 1000}, is_charge=True, admitted=1)
+    charge = charge_of(limits, {"rpm": 1000})
     step = planned(charge, now_ms=now_ms)
     assert step.structural
     action = body_of(step.request)
@@ -86,8 +86,8 @@ def test_other_limits_leave_a_pause_that_is_not_over(now_ms, stays):
 
 
 def test_of_two_changes_only_the_settlement_is_taken_during_a_pause():
-    assert select([CHARGE, DEBT, CHARGE], paused().image, UNTIL_MS - 1) == [1]
-    assert select([CHARGE, DEBT, CHARGE], paused().image, UNTIL_MS) == [0, 1, 2]
+    assert carried([CHARGE, DEBT, CHARGE], paused().image, UNTIL_MS - 1) == [1]
+    assert carried([CHARGE, DEBT, CHARGE], paused().image, UNTIL_MS) == [0, 1, 2]
 
 
 def test_nothing_is_gathered_from_shards_of_which_one_is_paused():

@@ -1,5 +1,6 @@
 """Plans of groups that charge and settle a quota in one write."""
 
+from tests.support.changes import charge_of, settlement_of
 from tests.unit.dynamodb.stored import BUCKET_ID, NOW_MS
 from tests.unit.dynamodb.test_longest_writes import LINK
 from zae_limiter import ConfigSource, Limit
@@ -8,7 +9,6 @@ from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.quotas import QuotaHold, QuotaSettlement
 from zae_limiter.admission.rebase import full_limit
 from zae_limiter.items.buckets.cache import FreshBucket
-from zae_limiter.items.buckets.changes import BucketChange
 from zae_limiter.items.buckets.planning import plan
 from zae_limiter.items.buckets.writes import WriteContext
 from zae_limiter.items.stored import bucket as stored
@@ -49,9 +49,9 @@ def test_a_turn_has_no_room_for_a_charge_beside_a_late_cost_of_its_own_window():
     bucket = bucket_of(NOW_MS - DAY_MS)
     window = RATE.terms.window.number(NOW_MS)
     hold = QuotaHold("tokens", 300_000, window, 0, "0.origin")
-    settled = BucketChange(IN_FORCE, {}, False, quotas=(QuotaSettlement(hold, 0),))
-    charge = BucketChange(IN_FORCE, {"tokens": 800_000}, True, 1)
-    small = BucketChange(IN_FORCE, {"tokens": 700_000}, True, 1)
+    settled = settlement_of(IN_FORCE, {}, quotas=(QuotaSettlement(hold, 0),))
+    charge = charge_of(IN_FORCE, {"tokens": 800_000})
+    small = charge_of(IN_FORCE, {"tokens": 700_000})
     context = WriteContext(BUCKET_ID.shard(0), NOW_MS, "mark")
-    assert list(plan(FreshBucket(bucket), [settled, charge], context, LINK).positions) == [0]
-    assert list(plan(FreshBucket(bucket), [settled, small], context, LINK).positions) == [0, 1]
+    assert plan(FreshBucket(bucket), [settled, charge], context, LINK).decision.carried == [0]
+    assert plan(FreshBucket(bucket), [settled, small], context, LINK).decision.carried == [0, 1]

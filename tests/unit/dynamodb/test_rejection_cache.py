@@ -2,12 +2,12 @@
 
 import pytest
 
+from tests.support.changes import charge_of
 from zae_limiter import Limit
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.rebase import full_bucket
 from zae_limiter.clock import Deadline
 from zae_limiter.items.buckets.cache import BucketCache
-from zae_limiter.items.buckets.changes import BucketChange
 from zae_limiter.items.buckets.outcomes import Rejected
 from zae_limiter.items.buckets.pending import PendingChange
 from zae_limiter.items.counters import Counters
@@ -26,7 +26,7 @@ HOURS = HourState("0.x", NOW_MS // 3_600_000, None, {"rpm": 0, "tpm": 1}, False)
 
 
 def _charge(rpm: int, tpm: int) -> PendingChange:
-    change = BucketChange(IN_FORCE, {"rpm": rpm * 1000, "tpm": tpm * 1000}, True, 1)
+    change = charge_of(IN_FORCE, {"rpm": rpm * 1000, "tpm": tpm * 1000})
     return PendingChange(BUCKET_ID, change, lambda: NOW_MS, Deadline(2.0))
 
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from tests.support.changes import settlement_of
 from tests.unit.dynamodb.stored import BUCKET_ID, IN_FORCE, NOW_MS
 from zae_limiter.admission.rebase import full_bucket
 from zae_limiter.admission.shards.tree import Shard
-from zae_limiter.items.buckets.changes import BucketChange
 from zae_limiter.items.sharding.affinity import STAY_S, ShardAffinity
 from zae_limiter.items.stored.keys import BucketId
 
@@ -29,7 +29,7 @@ def images(levels):
 
 
 def settled(favourites, levels, amount):
-    part = BucketChange(IN_FORCE, {} if amount is None else {"rpm": amount}, is_charge=False)
+    part = settlement_of(IN_FORCE, {} if amount is None else {"rpm": amount})
     return favourites.choose_for_settlement(BUCKET_ID, images(levels), part, NOW_MS)
 
 

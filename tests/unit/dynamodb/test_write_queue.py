@@ -4,9 +4,9 @@ import time
 
 import pytest
 
+from tests.support.changes import charge_of
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.clock import Deadline
-from zae_limiter.items.buckets.changes import BucketChange
 from zae_limiter.items.buckets.pending import PendingChange
 from zae_limiter.items.buckets.write_queue import MAX_GROUP, WriteQueues
 from zae_limiter.items.stored.keys import BucketId
@@ -34,7 +34,7 @@ class Waiter:
 def crowd(size):
     """A leader whose write is in flight, and those that wait for it."""
     queues, deadline = WriteQueues(lambda: 0.0), Deadline(60)
-    change = BucketChange(LIMITS, {"rpm": 1000}, True, 1)
+    change = charge_of(LIMITS, {"rpm": 1000})
     members = [PendingChange(BUCKET, change, clock, deadline) for _ in range(size)]
     assert queues.join(members[0], Waiter)
     for each in members[1:]:
@@ -80,12 +80,12 @@ def test_one_that_a_leader_has_taken_cannot_leave():
 
 
 def patient():
-    change = BucketChange(LIMITS, {"rpm": 1000}, True, 1, until_ms=1000)
+    change = charge_of(LIMITS, {"rpm": 1000}, until_ms=1000)
     return PendingChange(BUCKET, change, clock, Deadline(60))
 
 
 def hasty():
-    change = BucketChange(LIMITS, {"rpm": 1000}, True, 1)
+    change = charge_of(LIMITS, {"rpm": 1000})
     return PendingChange(BUCKET, change, clock, Deadline(60))
 
 

@@ -20,7 +20,7 @@ from zae_limiter.admission.image import (
     is_split,
     level_milli,
 )
-from zae_limiter.admission.moves import Move, Wanted, read_move
+from zae_limiter.admission.moves import Move, charged_move, owed_move
 from zae_limiter.admission.shards.tree import Shard, heirs
 
 Images = Mapping[Shard, BucketImage]
@@ -95,11 +95,11 @@ def taking(image: BucketImage, amounts: Amounts, now_ms: int) -> list[Move]:
             continue
         if is_soft(state.rate):
             if amount:
-                moves.append(read_move(key, state, Wanted(owed_milli=amount), now_ms))
+                moves.append(owed_move(key, state, amount, now_ms))
             continue
         in_debt = level_milli(state, now_ms) < 0  # allowed: other shards make up for it
-        wanted = Wanted(amount, asked=amount > 0 or not in_debt)
-        moves.append(read_move(key, state, wanted, now_ms))
+        asked = amount > 0 or not in_debt
+        moves.append(charged_move(key, state, amount, now_ms, asked=asked))
     return moves
 
 
@@ -208,8 +208,8 @@ def _repaying(key: str, image: BucketImage, taken: int, owes: int, now_ms: int) 
     """Return the move of a shard that repays a debt with its tokens and with a debt of its own."""
     state = image.limits[key]
     if not owes:
-        return read_move(key, state, Wanted(taken, asked=True), now_ms)
-    move = read_move(key, state, Wanted(owed_milli=taken + owes), now_ms)
+        return charged_move(key, state, taken, now_ms)
+    move = owed_move(key, state, taken + owes, now_ms)
     return replace(move, low=state.balance_milli)  # refused if the shard holds less than when read
 
 

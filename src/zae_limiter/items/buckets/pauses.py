@@ -12,12 +12,11 @@ from typing import NamedTuple
 
 from zae_limiter.admission.image import HOUR_MS, BucketImage, running_pause_ms
 from zae_limiter.admission.in_force import InForce, expires_ms
-from zae_limiter.admission.moves import Move, first_move
+from zae_limiter.admission.moves import Move, RateLedger
 from zae_limiter.admission.quotas import QuotaMove
 from zae_limiter.admission.rebase import full_bucket
 from zae_limiter.admission.settle import with_quotas
 from zae_limiter.admission.usage import HourUsage
-from zae_limiter.items.buckets.writes import NOTHING
 from zae_limiter.items.stored import bucket as stored
 from zae_limiter.items.stored import keys
 from zae_limiter.items.stored.bucket import EntityLink, StoredBucket
@@ -106,10 +105,10 @@ def new_bucket(
         hold_writes=[each.holds for each in topped],
     )
     moves = [
-        first_move(key, rate, NOTHING, now_ms)
+        RateLedger(key, image.limits[key], now_ms).first_move()
         if image.limits[key].quota is None
         else Move(key, None, None, 0, image.limits[key].balance_milli)
-        for key, rate in rates.items()
+        for key in rates
     ]
     trailer = WriteTrailer(
         TURN_MARK + stored.new_write_id(now_ms),

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from zae_limiter.admission.request import Charge, ChargeRequest, Settlement
+from zae_limiter.admission.request import BucketChange, Charge, ChargeRequest, Settlement
 from zae_limiter.clock import Clock, Deadline
-from zae_limiter.items.buckets.changes import BucketChange
 from zae_limiter.items.buckets.outcomes import Outcome
 from zae_limiter.items.stored.keys import BucketId
 from zae_limiter.runtime.waiter import Wakeable
@@ -69,8 +68,7 @@ class PendingChange:
     ) -> PendingChange:
         """Return the change of one bucket that a request asks for."""
         bucket_id = BucketId(namespace_id, charge.entity_id, charge.resource)
-        change = BucketChange.of_charge(charge, request)
-        reads_first = not request.speculative
+        change, reads_first = charge.of_request(request), not request.speculative
         return cls(bucket_id, change, request.clock, deadline, request.now_ms, reads_first)
 
     @classmethod
@@ -79,7 +77,7 @@ class PendingChange:
     ) -> PendingChange:
         """Return the change of one bucket that a settlement asks for."""
         bucket_id = BucketId(namespace_id, settlement.entity_id, settlement.resource)
-        pending = cls(bucket_id, BucketChange.of_settlement(settlement), clock, deadline)
+        pending = cls(bucket_id, settlement, clock, deadline)
         pending.home = settlement.shard
         return pending
 
@@ -99,5 +97,18 @@ class PendingChange:
         return (
             self.clock is leader.clock
             and self.reads_first == leader.reads_first
-            and self.change.can_share_write(leader.change)
+            and _can_share_write(self.change, leader.change)
         )
+
+
+def _can_share_write(one: BucketChange, other: BucketChange) -> bool:
+    """Tell whether one condition holds for both changes."""
+    mine, theirs = one.in_force, other.in_force
+    if mine is not theirs and (mine.keys, mine.rates, mine.keep_ms, mine.version) != (
+        theirs.keys,
+        theirs.rates,
+        theirs.keep_ms,
+        theirs.version,
+    ):
+        return False
+    return one.refreshed == other.refreshed or not (one.is_charge and other.is_charge)

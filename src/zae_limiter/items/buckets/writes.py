@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 
+from zae_limiter.admission.decide import Decision
 from zae_limiter.admission.image import HOUR_MS, BucketImage, Rate, is_paused
 from zae_limiter.admission.in_force import InForce, expires_ms, plain_name
-from zae_limiter.admission.moves import Move, Wanted, after, first_move, guessed_move, move
-from zae_limiter.admission.quotas import first_quota_move
+from zae_limiter.admission.moves import Move, after
 from zae_limiter.admission.rebase import (
     drop,
     forgotten_of_children,
-    full_bucket,
     has_room,
     is_unused,
     namesake,
@@ -23,9 +22,6 @@ from zae_limiter.admission.slots import with_slot_limits
 from zae_limiter.admission.tally import NO_TALLY, Tally
 from zae_limiter.admission.usage import NO_AMOUNTS, HourUsage
 from zae_limiter.items.buckets.cache import FreshBucket, KnownBucket
-from zae_limiter.items.buckets.changes import BucketChange, through_children, total_at
-from zae_limiter.items.buckets.planned_quotas import PlannedQuotas
-from zae_limiter.items.buckets.planned_slots import Moments, PlannedSlots
 from zae_limiter.items.buckets.turning import (
     BegunHour,
     Turn,
@@ -58,8 +54,7 @@ from zae_limiter.items.stored.usage.hours import (
 )
 from zae_limiter.items.version_record import DEFAULT_USAGE_DAYS
 
-NO_RATE = Rate(0, 0, 1)  # for moves that do not depend on the rate
-NOTHING = Wanted()
+NO_LATE: Mapping[str, tuple[int, int]] = {}
 STRUCTURAL = "+"  # keeps the id of a structural write apart from that of the charge that follows
 MAX_DROPS = 16  # limits that one write drops: each takes eight operators of its condition
 DEFAULT_USAGE_MS = DEFAULT_USAGE_DAYS * 86_400_000
@@ -73,21 +68,18 @@ class PlannedWrite:
     ``guarded_retry`` builds the repetition that cannot apply twice, as long as no copy of the write
     is in flight; None for writes that must not be repeated. ``gives`` says that the write gives
     tokens: if a copy may be in flight, it is not repeated, since a late copy would give twice.
-    ``structural`` says that the write only prepares the bucket. ``positions`` are
-    those of the changes that the write carries, ``net_milli`` the amounts that it takes from each
-    limit, ``moves`` are listed for the counters.
+    ``structural`` says that the write only prepares the bucket. ``net_milli`` are the amounts that
+    it takes from each limit, ``moves`` are listed for the counters.
 
     ``store_first`` has a finished hour that must be stored before the write is sent, since the
     write drops it from the item. ``begins_hour`` is the hour that the write begins, if any.
-    ``tally`` counts acquires that ended before the write. ``late_credits`` are counted as usage
-    after the write, beside the item: credits to limits that the bucket does not have any more.
-    ``moments`` are those at which slots of the changes expire, by position. ``may_leave_debt`` says
+    ``tally`` counts acquires that ended before the write. ``may_leave_debt`` says
     that a limit may be below zero after the write, which the TTL has to outlast.
     """
 
     request: ItemUpdate
     write_id: str
-    positions: Sequence[int] = ()
+    decision: Decision | None = None  # what the write makes; None if it only prepares the bucket
     moves: Sequence[Move] = ()
     net_milli: Mapping[str, int] = field(default_factory=dict)
     tally: Tally = NO_TALLY
@@ -96,11 +88,13 @@ class PlannedWrite:
     guarded_retry: Callable[[], ItemUpdate] | None = None
     store_first: HourState | None = None
     begins_hour: BegunHour | None = None
-    moments: Mapping[int, Moments] | None = None
-    quotas: PlannedQuotas | None = None
-    late_credits: Mapping[str, tuple[int, int]] | None = None
     structural: bool = False
     gives: bool = False
+
+    @property
+    def late_credits(self) -> Mapping[str, tuple[int, int]]:
+        """What is counted as usage after the write, beside the item."""
+        return NO_LATE if self.decision is None else self.decision.late
 
 
 @dataclass(slots=True)
@@ -122,105 +116,30 @@ class WriteContext:
     is_aggregated: bool = False
 
 
-@dataclass(slots=True)
-class CarriedChanges:
-    """The changes of a group that one write carries, added up.
-
-    ``positions`` are those of the changes in the group, ``wanted`` their amounts by limit.
-    ``through_milli`` is the part of the amounts that comes through children of the entity, and
-    ``elsewhere`` the part of the admitted acquires that are calls of other buckets.
-    ``has_charge`` says that a charge is among them, also one that is not checked. ``has_debt``,
-    ``has_credit`` and ``has_reservation`` say so of debts, credits and reservations of tokens.
-    """
-
-    positions: Sequence[int]
-    wanted: Mapping[str, Wanted]
-    admitted: int
-    through_milli: Mapping[str, int]
-    slots: PlannedSlots | None = None
-    quotas: PlannedQuotas | None = None
-    has_charge: bool = True
-    has_debt: bool = False
-    has_credit: bool = False
-    has_reservation: bool = False
-    elsewhere: int = 0
-
-    @classmethod
-    def of(
-        cls,
-        changes: Sequence[BucketChange],
-        positions: Sequence[int],
-        image: BucketImage,
-        now_ms: int,
-        slots: PlannedSlots | None = None,
-        quotas: PlannedQuotas | None = None,
-    ) -> CarriedChanges:
-        carried = [changes[position].without_absent_limits(image) for position in positions]
-        through_milli = through_children(carried)
-        if quotas is not None:
-            through_milli = quotas.with_children(through_milli)
-        result = cls(
-            positions=positions,
-            wanted=total_at(carried, image, now_ms),
-            admitted=sum(change.admitted for change in carried),
-            through_milli=through_milli,
-            slots=slots,
-            quotas=quotas,
-            has_charge=any(change.is_charge for change in carried),
-            elsewhere=sum(change.elsewhere for change in carried),
-        )
-        tokens = result.tokens().values()
-        result.has_debt = any(each.owed_milli > 0 for each in tokens)
-        result.has_credit = any(each.returned_milli > 0 for each in tokens)
-        result.has_reservation = any(each.needed_milli is not None for each in tokens)
-        return result
-
-    def tokens(self) -> Mapping[str, Wanted]:
-        """Return the amounts of rates, without those of slots and quotas."""
-        slots, quotas = self.slots, self.quotas
-        if slots is None and quotas is None:
-            return self.wanted
-        return {
-            key: each
-            for key, each in self.wanted.items()
-            if not (slots is not None and slots.is_slots(key))
-            and not (quotas is not None and quotas.has(key))
-        }
-
-
 def balance_write(
     known: KnownBucket,
     bucket: StoredBucket,
-    carried: CarriedChanges,
+    decision: Decision,
     in_force: InForce,
     context: WriteContext,
 ) -> PlannedWrite:
     """Write charges, debts and credits to a bucket, all or none. This is the usual write."""
-    image, slots, now_ms = bucket.image, carried.slots, context.now_ms
-    others, age_ms = known.others_milli_per_s, now_ms - known.at_ms
-    moves: list[Move] = [
-        guessed_move(key, image.limits[key], each, now_ms, age_ms, others.get(key, 0))
-        for key, each in carried.tokens().items()
-    ]
-    quotas = carried.quotas
-    takes, gives = carried.has_charge or carried.has_debt, carried.has_credit
-    may_leave_debt = carried.has_debt or carried.has_reservation
-    if slots is not None:
-        slot_moves = slots.moves(carried.wanted)
+    image, now_ms, moves = bucket.image, context.now_ms, decision.rate_moves()
+    takes, gives = decision.has_charge or decision.has_debt, decision.has_credit
+    may_leave_debt = decision.has_debt or decision.has_reservation
+    if decision.has_slots:
+        slot_moves = decision.slot_moves()
         moves += slot_moves
-        takes, gives = takes or bool(slot_moves), gives or slots.gives
-    if quotas is not None:
-        quota_moves = quotas.moves()
+        takes = takes or bool(slot_moves)
+    if decision.has_quotas:
+        quota_moves = decision.quota_moves()
         moves += quota_moves
-        takes, gives = takes or bool(quota_moves), gives or quotas.gives
-        may_leave_debt = True  # the TTL has to outlast the window
-    elif (
-        slots is None
-        and not (takes or in_force.has_terms)
-        and _counts_admissions_only(bucket, carried, context)
-    ):
-        return credit(carried, context, image.limits, bucket.write_id)
-    counts = _counts_of_hour(known, bucket, carried, context)
+        takes, may_leave_debt = takes or bool(quota_moves), True  # the TTL outlasts the window
+    if decision.has_slots or decision.has_quotas:
+        gives = gives or decision.ends_holds
+    elif not (takes or in_force.has_terms) and _counts_admissions_only(bucket, decision, context):
+        return credit(decision, context, image.limits, bucket.write_id)
+    counts = _counts_of_hour(known, bucket, decision, context)
     turn = None if counts is None else turn_of(bucket, counts, context.write_id)
     write_id = context.write_id if turn is None else turn.write_id
     until_ms = in_force.extended_ttl(image.expires_ms, now_ms, context.usage_ms)
@@ -228,13 +147,11 @@ def balance_write(
         may_leave_debt = True  # of a limit that is not in force
     if may_leave_debt:
         until_ms = expires_ms(after(image, moves), in_force, now_ms, context.usage_ms)
-    admitted = carried.admitted if counts is None else 0
+    admitted = decision.admitted if counts is None else 0
     keeps_ttl = until_ms == image.expires_ms
     trailer = WriteTrailer.to(bucket, write_id, admitted, until_ms, keeps_ttl)
     version = 0 if image.config_version else in_force.governing_version
-    slot_writes = () if slots is None else slots.writes()
     ends_pause = image.paused_until_ms is not None and not is_paused(image, now_ms)
-    hold_writes = () if quotas is None else quotas.writes()
     request = balance_update(
         keys.bucket(*context.shard_id),
         moves,
@@ -242,22 +159,20 @@ def balance_write(
         bucket,
         version=version,
         counts=counts,
-        slot_writes=slot_writes,
+        slot_writes=decision.slot_writes(),
         ends_pause=ends_pause,
-        hold_writes=hold_writes,
+        hold_writes=decision.hold_writes(),
     )
 
     def guarded() -> ItemUpdate:
         return only_after(request, bucket.write_id)
 
-    net_milli = {each.key: each.consumed_milli for each in moves}
-    needs_latest = quotas is not None and quotas.needs_latest
     write = PlannedWrite(
-        guarded() if needs_latest else request,
+        guarded() if decision.needs_latest else request,
         write_id,
-        carried.positions,
+        decision,
         moves,
-        net_milli,
+        {each.key: each.consumed_milli for each in moves},
         context.tally,
         may_leave_debt,
     )
@@ -265,36 +180,33 @@ def balance_write(
         write.store_first, write.begins_hour = turn.store_first, turn.begins_hour
     write.gives = gives or not takes
     write.previous_write_id, write.guarded_retry = bucket.write_id, guarded
-    if slots is not None:
-        write.moments = slots.moments
-    write.quotas = quotas
     return write
 
 
 def _counts_admissions_only(
-    bucket: StoredBucket, carried: CarriedChanges, context: WriteContext
+    bucket: StoredBucket, decision: Decision, context: WriteContext
 ) -> bool:
     """Tell whether a write counts nothing by the hour except admitted acquires."""
     return (
-        not carried.through_milli
-        and not carried.elsewhere
+        not decision.through_milli
+        and not decision.elsewhere
         and context.tally.is_empty
         and not is_over(bucket, context.now_ms, context.usage_ms)
     )
 
 
 def _counts_of_hour(
-    known: KnownBucket, bucket: StoredBucket, carried: CarriedChanges, context: WriteContext
+    known: KnownBucket, bucket: StoredBucket, decision: Decision, context: WriteContext
 ) -> HourCounts | None:
     """Return the counts of a write by the hour; None if the trailer of the write has them all."""
     hour = context.now_ms // HOUR_MS
     is_running = hour <= bucket.hours.hour
     tally = context.tally
-    if carried.elsewhere:
-        tally = tally._replace(elsewhere=carried.elsewhere)
-    if is_running and not carried.through_milli and tally.is_empty:
+    if decision.elsewhere:
+        tally = tally._replace(elsewhere=decision.elsewhere)
+    if is_running and not decision.through_milli and tally.is_empty:
         return None
-    added = HourUsage(hour, NO_AMOUNTS, carried.admitted, carried.through_milli, tally)
+    added = HourUsage(hour, NO_AMOUNTS, decision.admitted, decision.through_milli, tally)
     if is_running:
         return counts_of_running_hour(bucket, added)
     return hour_counts(
@@ -309,7 +221,7 @@ def _counts_of_hour(
 
 
 def credit(
-    carried: CarriedChanges,
+    decision: Decision,
     context: WriteContext,
     limits: Sized,
     previous_write_id: str | None = None,
@@ -318,12 +230,9 @@ def credit(
 
     ``limits`` are those that it probably has: with many of them it has no room for earlier ids.
     """
-    moves = [
-        move(key, NO_RATE, each, context.now_ms, overflowing=False)
-        for key, each in carried.wanted.items()
-    ]
+    moves = decision.blind_moves()
     keeps_ids = bucket_item.keeps_earlier_ids(limits)
-    trailer = WriteTrailer(context.write_id, carried.admitted, keeps_ids=keeps_ids)
+    trailer = WriteTrailer(context.write_id, decision.admitted, keeps_ids=keeps_ids)
 
     request = bucket_update(keys.bucket(*context.shard_id), moves, trailer)
     for each in moves:
@@ -338,8 +247,8 @@ def credit(
     return PlannedWrite(
         request=request,
         write_id=context.write_id,
-        positions=carried.positions,
-        net_milli={key: each.net_milli for key, each in carried.wanted.items()},
+        decision=decision,
+        net_milli={each.key: each.consumed_milli for each in moves},
         previous_write_id=previous_write_id,
         guarded_retry=None if previous_write_id is None else guarded,
         gives=True,
@@ -347,19 +256,13 @@ def credit(
 
 
 def first(
-    in_force: InForce, carried: CarriedChanges, link: EntityLink, context: WriteContext
+    in_force: InForce, decision: Decision, link: EntityLink, context: WriteContext
 ) -> PlannedWrite:
     """Create the bucket, or take from it if it exists and is full: both have the same result."""
-    shard_id, now_ms, slots = context.shard_id, context.now_ms, carried.slots
+    shard_id, now_ms, full = context.shard_id, context.now_ms, decision.image
     write_id, hour = TURN_MARK + context.write_id, now_ms // HOUR_MS
     rates = dict(zip(in_force.keys, in_force.rates, strict=True))
-    full, quotas = full_bucket(in_force, now_ms), carried.quotas
-    moves = [
-        first_move(key, rate, carried.wanted.get(key, NOTHING), now_ms)
-        if quotas is None or not quotas.has(key)
-        else first_quota_move(full.limits[key], quotas.applied()[key], now_ms)
-        for key, rate in rates.items()
-    ]
+    moves = decision.first_moves()
     until_ms = expires_ms(after(full, moves), in_force, now_ms, context.usage_ms)
     trailer = WriteTrailer(
         write_id=write_id,
@@ -367,10 +270,10 @@ def first(
         keeps=False,
         keeps_ids=bucket_item.keeps_earlier_ids(rates),
     )
-    tally = context.tally._replace(elsewhere=carried.elsewhere)
+    tally = context.tally._replace(elsewhere=decision.elsewhere)
     counts = HourCounts(
         form=HourForm.COUNT,
-        added=HourUsage(hour, NO_AMOUNTS, carried.admitted, carried.through_milli, tally),
+        added=HourUsage(hour, NO_AMOUNTS, decision.admitted, decision.through_milli, tally),
         origin=new_origin(),
         rejections=encode_rejections(tally, bucket_item.limit_indexes(rates)),
     )
@@ -382,8 +285,8 @@ def first(
         version=in_force.governing_version,
         generation=now_ms,
         counts=counts,
-        slot_writes=() if slots is None else slots.writes(),
-        hold_writes=() if quotas is None else quotas.writes(),
+        slot_writes=decision.slot_writes(),
+        hold_writes=decision.hold_writes(),
     )
 
     def only_if_absent() -> ItemUpdate:
@@ -395,11 +298,9 @@ def first(
         request=first_write(new_bucket, moves, trailer),
         write_id=write_id,
         guarded_retry=only_if_absent,
-        positions=carried.positions,
+        decision=decision,
         begins_hour=BegunHour(counts.origin, hour) if context.usage_ms else None,
         tally=context.tally,
-        moments=None if slots is None else slots.moments,
-        quotas=quotas,
     )
 
 

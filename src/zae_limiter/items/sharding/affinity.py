@@ -7,8 +7,8 @@ import time
 from collections.abc import Collection, Mapping
 
 from zae_limiter.admission.image import BucketImage, level_milli
+from zae_limiter.admission.request import BucketChange
 from zae_limiter.admission.shards.tree import Shard, draw
-from zae_limiter.items.buckets.changes import BucketChange
 from zae_limiter.items.stored.keys import BucketId
 from zae_limiter.runtime.bounded import BoundedDict
 from zae_limiter.runtime.locks import SignalSafeLock

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
 from fractions import Fraction
 from typing import NamedTuple
 
 from zae_limiter.admission.charge import under_limits
+from zae_limiter.admission.fit import admits
 from zae_limiter.admission.image import (
     BucketImage,
     is_paused,
@@ -18,12 +18,12 @@ from zae_limiter.admission.image import (
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.quotas import free_units
 from zae_limiter.admission.rebase import at_rate, full_limit
+from zae_limiter.admission.request import BucketChange
 from zae_limiter.admission.shards.combined import CombinedImage, combine, paused_until_ms
 from zae_limiter.admission.shards.pressure import QUIET_PER_S
 from zae_limiter.admission.shards.spreading import is_large
 from zae_limiter.admission.shards.tree import WHOLE, Shard, effective
 from zae_limiter.items.buckets.cache import LONG_AGO, BucketCache, CachedBucket, holds_limits
-from zae_limiter.items.buckets.changes import BucketChange
 from zae_limiter.items.buckets.outcomes import Rejected
 from zae_limiter.items.stored.bucket import StoredBucket
 from zae_limiter.items.stored.keys import BucketId
@@ -92,8 +92,7 @@ class KnownShards(NamedTuple):
         """Tell whether all shards together hold a charge, and it would be gathered from them."""
         if not self.should_gather(images, change):
             return False
-        at_once = replace(change, until_ms=None)
-        return at_once.fits(combined(images, change.in_force, now_ms), now_ms)
+        return admits(combined(images, change.in_force, now_ms), change, now_ms, at_once=True)
 
     def should_gather(self, images: Images, change: BucketChange) -> bool:
         """Tell whether a charge that no shard holds is gathered from several.
@@ -113,13 +112,20 @@ class KnownShards(NamedTuple):
         ]
 
 
-def fitting(images: Images, change: BucketChange, now_ms: int) -> list[Shard]:
-    """Return the shards that hold a charge by themselves; none while the bucket is paused."""
+def fitting(
+    images: Images, change: BucketChange, now_ms: int, *, at_once: bool = False
+) -> list[Shard]:
+    """Return the shards that hold a charge by themselves; none while the bucket is paused.
+
+    ``at_once`` asks whether the tokens of a reservation are there already.
+    """
     if any(is_paused(image, now_ms) for image in images.values()):
         return []  # all shards are paused if one of them is
     if _is_overdrawn(images, change, now_ms):
         return []
-    return [shard for shard, image in images.items() if change.fits(image, now_ms)]
+    return [
+        shard for shard, image in images.items() if admits(image, change, now_ms, at_once=at_once)
+    ]
 
 
 def _is_overdrawn(images: Images, change: BucketChange, now_ms: int) -> bool:

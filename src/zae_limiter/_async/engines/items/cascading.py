@@ -10,7 +10,6 @@ from zae_limiter.clock import Deadline
 from zae_limiter.exceptions import ZAELimiterError
 from zae_limiter.items.answers import grant, refund_of, refusal
 from zae_limiter.items.buckets.cache import BucketCache
-from zae_limiter.items.buckets.changes import BucketChange
 from zae_limiter.items.buckets.outcomes import Applied, Outcome, Rejected
 from zae_limiter.items.buckets.pending import PendingChange
 from zae_limiter.items.counters import Counters
@@ -118,10 +117,7 @@ class Cascade:
         self, charge: Charge, charged: PendingChange, applied: Applied, deadline: Deadline
     ) -> None:
         for settlement in refund_of(charge, applied, charged.change.admitted):
-            change = BucketChange.of_settlement(settlement)
-            if charge.through_milli is not None:
-                change.through_milli = {key: -each for key, each in charge.through_milli.items()}
-            refund = PendingChange(charged.bucket_id, change, charged.clock, deadline)
+            refund = PendingChange(charged.bucket_id, settlement, charged.clock, deadline)
             outcome = await self._router.submit(refund)
             if isinstance(outcome, ZAELimiterError):
                 self._counters.add(lost_refunds=1)

@@ -45,7 +45,6 @@ from zae_limiter.clock import Clock
 from zae_limiter.exceptions import ZAELimiterError
 from zae_limiter.items.answers import grant, refusal
 from zae_limiter.items.buckets.cache import BucketCache
-from zae_limiter.items.buckets.changes import BucketChange
 from zae_limiter.items.buckets.outcomes import Applied, Outcome, Rejected
 from zae_limiter.items.buckets.pending import PendingChange
 from zae_limiter.items.counters import Counters
@@ -327,15 +326,8 @@ class ItemBuckets:
     ) -> list[RenewalOutcome]:
         deadline, pending = self._store.deadline(), []
         for each in renewals:
-            change = BucketChange(
-                each.in_force,
-                {},
-                is_charge=False,
-                renewed=each.holds,
-                renewed_quotas=each.quota_holds,
-            )
             bucket_id = BucketId(namespace_id, each.entity_id, each.resource)
-            pending.append(PendingChange(bucket_id, change, clock, deadline, is_counted=False))
+            pending.append(PendingChange(bucket_id, each, clock, deadline, is_counted=False))
         outcomes = self._cascade.submit_all(pending)
         return [
             _renewal_outcome(renewal, outcome)
@@ -380,7 +372,7 @@ def _unsettled(
 
 def _renewal_outcome(renewal: Renewal, outcome: Outcome) -> RenewalOutcome:
     if isinstance(outcome, Applied):
-        slots = outcome.moments or (None,) * len(renewal.holds)
-        return slots + (outcome.renewed_quotas or (None,) * len(renewal.quota_holds))
+        held = len(renewal.renewed) + len(renewal.renewed_quotas)
+        return outcome.renewed or (None,) * held
     may_be_made = isinstance(outcome, UNKNOWN)
     return RenewalFailure.UNKNOWN if may_be_made else RenewalFailure.NOT_MADE

@@ -9,11 +9,10 @@ from functools import partial
 from zae_limiter._sync.engines.items.context import TableContext
 from zae_limiter._sync.engines.items.sharding.routing import ShardRouter
 from zae_limiter._sync.tally_keeper import TallyKeeper
-from zae_limiter.admission.request import AcquireEnd
+from zae_limiter.admission.request import AcquireEnd, Count
 from zae_limiter.clock import Deadline
 from zae_limiter.exceptions import NamespaceStateError, ZAELimiterError
 from zae_limiter.items.buckets.cache import BucketCache
-from zae_limiter.items.buckets.changes import BucketChange
 from zae_limiter.items.buckets.pending import PendingChange
 from zae_limiter.items.stored.keys import BucketId
 from zae_limiter.quiet_logging import quiet_logger
@@ -72,7 +71,7 @@ class TallyWrites:
             self._noted.take(bucket)
             return
         bucket_id = BucketId(*bucket)
-        change = BucketChange(noted.in_force, {}, is_charge=False, is_count=True)
+        change = Count(noted.in_force)
         deadline = deadline or self._table.store.deadline()
         pending = PendingChange(bucket_id, change, noted.clock, deadline, is_counted=False)
         try:

@@ -10,14 +10,15 @@ from zae_limiter._async.engines.items.buckets.group_commit import GroupCommit
 from zae_limiter._async.engines.items.sharding.multi_shard import MultiShardWriter
 from zae_limiter._async.engines.items.sharding.resharding import Resharder
 from zae_limiter._async.engines.items.sharding.shard_reader import ShardReader
+from zae_limiter.admission.fit import admits
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.rebase import has_limits
+from zae_limiter.admission.request import Charge
 from zae_limiter.admission.shards.spreading import is_large
 from zae_limiter.admission.shards.tree import Shard, heirs
 from zae_limiter.clock import Clock, Deadline
 from zae_limiter.exceptions import ZAELimiterError
 from zae_limiter.items.buckets.cache import BucketCache
-from zae_limiter.items.buckets.changes import BucketChange
 from zae_limiter.items.buckets.outcomes import Applied, Outcome, Rejected, ShardMerged
 from zae_limiter.items.buckets.pending import PendingChange
 from zae_limiter.items.counters import Counters
@@ -84,8 +85,9 @@ class ShardRouter:
         self, bucket_id: BucketId, in_force: InForce, clock: Clock, deadline: Deadline
     ) -> None:
         """Bring a bucket to the limits in force; one that is absent or newer stays as it is."""
+        _, entity_id, resource = bucket_id
         amounts = dict.fromkeys(in_force.keys, 0)
-        change = BucketChange(in_force, amounts, is_charge=True)
+        change = Charge(entity_id, resource, in_force, amounts, admitted=0)
         pending = PendingChange(bucket_id, change, clock, deadline, is_counted=False)
         shards = await self._known_shards(pending, read_all=True)
         if outdated := shards.with_other_limits(in_force):
@@ -143,10 +145,11 @@ class ShardRouter:
         An amount of over half of every share is not reserved: it has to be gathered.
         """
         change = pending.change
-        at_once = replace(change, until_ms=None)
         if change.until_ms is not None and is_large(images, change.amounts_milli):
-            pending.change = at_once
-        fits = least_overdrawn(images, fitting(images, at_once, now_ms), at_once, now_ms)
+            assert isinstance(change, Charge), "only a charge reserves"
+            pending.change = replace(change, until_ms=None)
+        holding = fitting(images, change, now_ms, at_once=True)
+        fits = least_overdrawn(images, holding, change, now_ms)
         shard = self._affinity.choose(pending.bucket_id, shards.with_entry(fits) or fits)
         if shard is None and pending.change.until_ms is not None:
             shard = soonest(images, fitting(images, change, now_ms), change)
@@ -212,7 +215,7 @@ class ShardRouter:
         image, shard = entry.bucket.image, entry.bucket.shard
         if not has_limits(image, in_force.at(shard)):
             return False
-        if not change.fits(image, pending.clock()):
+        if not admits(image, change, pending.clock()):
             return False
         pending.redirect(number)
         return True
@@ -223,10 +226,11 @@ class ShardRouter:
         A charge that is not checked, in shadow mode or bypassed, goes the same way.
         """
         change = pending.change
+        holds = change.held_slots or change.held_quotas
         for _ in range(MAX_ATTEMPTS):
             if outcome is not None and not isinstance(outcome, ShardMerged):
                 break
-            if change.holds_anything or (change.is_charge and change.in_force.has_first_shard):
+            if holds or (change.is_charge and change.in_force.held_keys):
                 pending.redirect(0)
             else:
                 self._redirect_settlement(pending)

@@ -283,13 +283,12 @@ class WriteLoop:
         self, write: PlannedWrite, bucket: StoredBucket, run: GroupRun
     ) -> Sequence[Outcome | None]:
         """Return the outcomes of a write, from the item after it, or after others that followed."""
-        changes, now_ms, positions = run.changes, run.now_ms, write.positions
-        moments, quotas = write.moments, write.quotas
+        decision, now_ms = write.decision, run.now_ms
+        assert decision is not None, "a structural write has no outcomes"
         if bucket.write_id == write.write_id:
-            return outcomes_of_write(changes, positions, bucket, now_ms, moments, quotas)
-        outcomes = outcomes_behind_others(
-            changes, positions, bucket, now_ms, moments, quotas, NoAnswer(HIDDEN_BY_OTHERS)
-        )
+            return outcomes_of_write(decision, decision.carried, bucket, now_ms)
+        doubt = NoAnswer(HIDDEN_BY_OTHERS)
+        outcomes = outcomes_behind_others(decision, bucket, now_ms, doubt)
         if any(isinstance(each, NoAnswer) for each in outcomes):
             self._counters.add(unknown_writes=1)
         return outcomes

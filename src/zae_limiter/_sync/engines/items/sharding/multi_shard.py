@@ -16,9 +16,10 @@ from zae_limiter._sync.engines.items.buckets.group_commit import GroupCommit
 from zae_limiter._sync.engines.items.port import ItemStore
 from zae_limiter._sync.engines.items.sharding.shard_reader import ReadShard, ShardReader
 from zae_limiter._sync.engines.items.usage.writing import UsageRows
-from zae_limiter.admission.moves import Move, added_move, after, surplus_milli
-from zae_limiter.admission.quotas import QuotaHold, in_life
+from zae_limiter.admission.decide import Decision, decide
+from zae_limiter.admission.moves import Move, Seen, added_move, after, surplus_milli
 from zae_limiter.admission.rebase import has_limits
+from zae_limiter.admission.request import BucketChange, Charge
 from zae_limiter.admission.shards.spreading import gather, place_what_fits, repayment, taking
 from zae_limiter.admission.shards.tree import Shard
 from zae_limiter.admission.slots import swept
@@ -26,17 +27,13 @@ from zae_limiter.admission.usage import NO_AMOUNTS
 from zae_limiter.clock import Deadline
 from zae_limiter.exceptions import InfrastructureError, RateLimiterUnavailable, ZAELimiterError
 from zae_limiter.items.buckets.cache import BucketCache
-from zae_limiter.items.buckets.changes import BucketChange, through_children, total
 from zae_limiter.items.buckets.outcomes import (
     Applied,
     Outcome,
     Rejected,
     ShardMerged,
-    slot_numbers,
 )
 from zae_limiter.items.buckets.pending import PendingChange
-from zae_limiter.items.buckets.planned_quotas import PlannedQuotas
-from zae_limiter.items.buckets.planned_slots import Moments, PlannedSlots
 from zae_limiter.items.buckets.writes import PlannedWrite
 from zae_limiter.items.counters import Counters
 from zae_limiter.items.sharding import transactions
@@ -59,6 +56,7 @@ from zae_limiter.store_errors import (
 )
 
 MAX_SPILLS = 12  # rounds of finding room; each one means that another client came first
+JUST_SEEN = Seen(0, {})  # the charge was checked on all shards together, not on the first alone
 CROWDED = "too many clients write to this bucket at once; try again"
 
 logger = quiet_logger(__name__)
@@ -106,24 +104,12 @@ class MultiShardWriter:
                     shard: taking(images[shard], amounts, now_ms)
                     for shard, amounts in spread.items()
                 }
-                parts, moments, life = _shard_moves(shards, moves), None, ""
-                numbers: dict[str, int] = {}
-                if change.in_force.slot_keys:
-                    parts, moments = _with_slots(parts, change, now_ms)
-                    life = next((each.life for each in images.values() if each.life), "")
-                    numbers = slot_numbers(images[min(images)])
-                quota_holds: tuple[QuotaHold, ...] = ()
-                if change.in_force.quota_keys:
-                    parts, quota_holds = _with_quotas(parts, shards, change, now_ms)
+                parts, outcome = _shard_moves(shards, moves), Applied(None, is_whole=False)
+                if change.in_force.held_keys:
+                    parts, taken = _with_holds(parts, shards, change, now_ms)
+                    outcome.slots, outcome.quota_holds = taken.taken_slots(0), taken.taken_quotas(0)
                 if self._transact(pending, parts, now_ms, of_charge=change):
-                    return Applied(
-                        None,
-                        is_whole=False,
-                        moments=moments,
-                        life=life,
-                        quota_holds=quota_holds,
-                        numbers=numbers,
-                    )
+                    return outcome
             if not backoff.pause():
                 raise RateLimiterUnavailable(CROWDED)
 
@@ -166,10 +152,9 @@ class MultiShardWriter:
         Return the outcome that prevents it, if any.
         """
         change = pending.change
+        assert isinstance(change, Charge), "only a charge brings limits"
         amounts = dict.fromkeys(change.amounts_milli, 0)
-        nothing = replace(
-            change, amounts_milli=amounts, through_milli=None, admitted=0, elsewhere=0
-        )
+        nothing = replace(change, amounts_milli=amounts, through_milli=None, admitted=0)
         for number in numbers:
             update = PendingChange(
                 pending.bucket_id, nothing, pending.clock, pending.deadline, is_counted=False
@@ -259,7 +244,7 @@ class MultiShardWriter:
         """
         write_id, change, through = new_write_id(now_ms), of_charge, NO_AMOUNTS
         if change is not None:
-            through = through_children([change], without=change.in_force.quota_keys)
+            through = _through_child(change)
         gathering = transactions.gather(
             parts,
             write_id,
@@ -328,45 +313,37 @@ def _with_other_limits(shards: Mapping[Shard, ReadShard], change: BucketChange) 
     ]
 
 
-def _with_slots(
-    parts: list[ShardMoves], change: BucketChange, now_ms: int
-) -> tuple[list[ShardMoves], Moments | None]:
-    """Take the slots of a gathered charge from the first shard, which has all of them."""
-    for at, part in enumerate(parts):
-        if part.bucket.shard.number == 0:
-            slots = PlannedSlots(part.bucket.image, [], now_ms)
-            slots.take([change], [0])
-            moves = [each for each in part.moves if not slots.is_slots(each.key)]
-            moves += slots.moves(total([change]))
-            with_slots = part._replace(moves=moves, slot_writes=slots.writes())
-            return [*parts[:at], with_slots, *parts[at + 1 :]], slots.moments[0]
-    return parts, None
-
-
-def _with_quotas(
+def _with_holds(
     parts: list[ShardMoves], shards: Mapping[Shard, ReadShard], change: BucketChange, now_ms: int
-) -> tuple[list[ShardMoves], tuple[QuotaHold, ...]]:
-    """Take the quotas of a gathered charge from the first shard, which has all of them.
+) -> tuple[list[ShardMoves], Decision]:
+    """Take the slots and quotas of a gathered charge from the first shard, which has all of them.
 
     The first shard takes part even if nothing is taken from it: its quotas must not be in debt.
     """
-    first = min(shards)
+    first, held = min(shards), change.in_force.held_keys
     bucket = shards[first].bucket
-    quotas = PlannedQuotas(bucket.image, [change], now_ms)
-    quotas.take([0])
-    if all(part.bucket.shard != first for part in parts):
+    decision = decide(bucket.image, [change], now_ms, JUST_SEEN)
+    if change.in_force.quota_keys and all(part.bucket.shard != first for part in parts):
         parts = [ShardMoves(Key.of(shards[first].item), bucket, []), *parts]
-    with_quotas = []
+    with_holds = []
     for part in parts:
-        moves = [each for each in part.moves if not quotas.has(each.key)]
+        moves = [each for each in part.moves if each.key not in held]
         if part.bucket.shard == first:
             part = part._replace(  # noqa: PLW2901 - the same part
-                hold_writes=quotas.writes(), through_milli=quotas.with_children({})
+                slot_writes=decision.slot_writes(),
+                hold_writes=decision.hold_writes(),
+                through_milli=decision.held_through_children(),
             )
-            moves += quotas.moves()
-        with_quotas.append(part._replace(moves=moves))
-    life = bucket.image.life
-    return with_quotas, in_life(quotas.holds.get(0, ()), life)
+            moves += [*decision.slot_moves(), *decision.quota_moves()]
+        with_holds.append(part._replace(moves=moves))
+    return with_holds, decision
+
+
+def _through_child(change: BucketChange) -> dict[str, int]:
+    """Return the amounts of rates that a child is charged as well."""
+    quota_keys = change.in_force.quota_keys
+    amounts = {key: change.of_child(key).units for key in change.amounts_milli}
+    return {key: units for key, units in amounts.items() if units and key not in quota_keys}
 
 
 def _shard_moves(

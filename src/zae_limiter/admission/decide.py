@@ -1,0 +1,444 @@
+"""The one decision about a bucket: what a group of changes does to it.
+
+Everything that happens to a bucket is a ``BucketChange``. The order is the same for every store:
+expired slots are swept, settlements are made, holds are renewed, charges are admitted in the order
+of their arrival, and what they take is taken. A store that holds its buckets itself saves
+``after``. One that is far away carries out the effects (the moves of balances, and the changes of
+what is held), under conditions within which they do the same to the bucket as it is by then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from zae_limiter.admission.image import BucketImage, LimitState, is_paused, is_same_kind
+from zae_limiter.admission.moves import Move, RateLedger, Seen
+from zae_limiter.admission.quotas import HoldWrite, QuotaChanges, QuotaHold
+from zae_limiter.admission.rebase import full_bucket
+from zae_limiter.admission.request import BucketChange
+from zae_limiter.admission.reservation import advance_milli
+from zae_limiter.admission.slots import SlotHold, SlotLedger, SlotWrite
+from zae_limiter.admission.usage import with_units_through_children
+
+
+class Ledger(Protocol):
+    """The changes of one write to one limit, however the limit counts."""
+
+    room: int | None  # the level that is left for charges, once ``open`` has counted it
+
+    def enter(self, change: BucketChange, position: int, amount: int) -> None:
+        """Enter a debt, a credit, a charge that is taken whether or not it fits, or usage."""
+
+    def open(self, changes: Sequence[BucketChange]) -> int:
+        """Count ``room`` behind all that was entered; ``changes`` are those of the group."""
+
+    def take(self, change: BucketChange, position: int, amount: int, advance: int = 0) -> None:
+        """Take a charge that fits. A reservation counts on the tokens of an ``advance``, too."""
+
+    def after(self) -> LimitState:
+        """Return the limit after the write, if the bucket was as the decision saw it."""
+
+
+class Decision:
+    """What a group of changes does to a bucket, and which of them the write carries.
+
+    Charges that are not ``carried`` do not fit. ``late`` are amounts of settlements that only count
+    as usage, with the part of them that came through children: of limits that the bucket does not
+    have any more. ``through_milli`` is the part of the usage that comes through children.
+    ``has_quotas`` says that quotas are in force or concerned.
+    ``is_doubtful`` says that something which a call holds was not seen: it has expired, or the
+    image is outdated.
+    """
+
+    def __init__(
+        self,
+        image: BucketImage,
+        changes: Sequence[BucketChange],
+        now_ms: int,
+        guess: Seen | None,
+        *,
+        is_absent: bool = False,
+    ) -> None:
+        self.image = image
+        self.changes = changes
+        self.carried: list[int] = []
+        self.through_milli: dict[str, int] = {}
+        self.late: dict[str, tuple[int, int]] = {}
+        self.admitted = self.elsewhere = 0
+        self.has_charge = self.has_quotas = self.is_doubtful = False
+        self._now_ms = now_ms
+        self._guess = guess
+        self._is_absent = is_absent
+        self._ledgers: dict[str, Ledger] = {}
+        self._rates: dict[str, RateLedger] = {}
+        self._slots: dict[str, SlotLedger] = {}
+        self._quotas: dict[str, QuotaChanges] = {}
+        if image.holds is not None:
+            for key in image.holds:
+                self._slots[key] = self._ledgers[key] = SlotLedger(key, image, now_ms)
+        for change in changes:
+            if change.in_force.quota_keys or change.quotas or change.renewed_quotas:
+                self._open_quotas()
+                break
+
+    # --- what the write does
+
+    @property
+    def needs_latest(self) -> bool:
+        """Whether the write is right only if no other write came since the bucket was seen."""
+        return any(each.needs_latest for each in self._quotas.values())
+
+    @property
+    def has_hidden_spills(self) -> bool:
+        """Whether the write would both give and take tokens of one limit."""
+        return any(each.gives_and_takes for each in self._rates.values())
+
+    @property
+    def has_debt(self) -> bool:
+        """Whether tokens are taken however little the bucket holds."""
+        return any(each.owed > 0 for each in self._rates.values())
+
+    @property
+    def has_credit(self) -> bool:
+        """Whether tokens are given back."""
+        return any(each.returned > 0 for each in self._rates.values())
+
+    @property
+    def has_reservation(self) -> bool:
+        """Whether tokens are taken that have not accrued yet."""
+        carried = [self.changes[position] for position in self.carried]
+        reserves = any(each.until_ms is not None for each in carried)
+        return reserves and any(each.asked for each in self._rates.values())
+
+    @property
+    def ends_holds(self) -> bool:
+        """Whether a call gives back, settles or renews what it holds."""
+        return any(each.held_slots or each.held_quotas for each in self.changes)
+
+    def rate_moves(self) -> list[Move]:
+        """Return the moves of the rates that the changes name."""
+        return [each.move(self._guess) for each in self._rates.values()]
+
+    def blind_moves(self) -> list[Move]:
+        """Return the moves of credits alone, which need nothing to be known of the bucket."""
+        return [each.blind_move() for each in self._rates.values()]
+
+    def first_moves(self) -> list[Move]:
+        """Return the moves that create the bucket, one for each limit."""
+        image, now_ms = self.image, self._now_ms
+        return [
+            quota.first_move()
+            if (quota := self._quotas.get(key)) is not None
+            else self._slots[key].first_move()
+            if key in self._slots
+            else (self._rates.get(key) or RateLedger(key, image.limits[key], now_ms)).first_move()
+            for key in image.limits
+        ]
+
+    def slot_moves(self) -> list[Move]:
+        """Return the moves of limits with slots; a sweep moves those that no change names."""
+        return [each.move() for each in self._slots.values() if each.is_named or each.net_milli]
+
+    def slot_writes(self) -> list[SlotWrite]:
+        """Return the changes of held slots, which the write makes besides the moves."""
+        return [each.write() for each in self._slots.values() if each.has_effect]
+
+    def quota_moves(self) -> list[Move]:
+        """Return the moves of quotas that the write changes or has bounds on."""
+        moves = [each.planned.move for each in self._quotas.values()]
+        return [each for each in moves if each.has_effect]
+
+    def hold_writes(self) -> list[HoldWrite]:
+        """Return the changes of held amounts, which the write makes besides the moves."""
+        writes = [each.planned.holds for each in self._quotas.values()]
+        return [each for each in writes if not each.is_empty]
+
+    def held_through_children(self) -> dict[str, int]:
+        """Return the part of ``through_milli`` that is of quotas."""
+        return {key: each for key, each in self.through_milli.items() if key in self._quotas}
+
+    @property
+    def has_slots(self) -> bool:
+        """Whether the bucket has limits on calls in flight."""
+        return bool(self._slots)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the write would change nothing."""
+        return not (
+            self._rates
+            or self.has_charge
+            or self.admitted
+            or self.slot_writes()
+            or self.hold_writes()
+            or self.quota_moves()
+        )
+
+    def after(self) -> BucketImage:
+        """Return the bucket after the write, if it was as the decision saw it."""
+        image, first = self.image, self.changes[0]
+        limits = dict(image.limits)
+        for key, ledger in self._ledgers.items():
+            limits[key] = ledger.after()
+        holds = image.holds
+        if self._slots:
+            holds = {key: ledger.held for key, ledger in self._slots.items()}
+        tally = image.tally
+        if self.elsewhere:
+            tally = tally.with_calls_elsewhere(self.elsewhere)
+        version, paused_ms = image.config_version, image.paused_until_ms
+        if self.has_charge:
+            # A charge stores its configuration, and removes a pause that is over.
+            version, paused_ms = version or first.in_force.governing_version, None
+        through = image.through_children
+        if self.through_milli:
+            through = with_units_through_children(through, self.through_milli)
+        return BucketImage(
+            limits,
+            version,
+            first.in_force.extended_ttl(image.expires_ms, self._now_ms),
+            image.window_hour,
+            image.admitted + self.admitted,
+            image.admitted_counted,
+            image.writes + 1,
+            through,
+            tally,
+            holds,
+            paused_ms,
+            image.life,
+        )
+
+    # --- what it means for each change
+
+    def taken_slots(self, position: int) -> tuple[SlotHold, ...]:
+        """Return the slots that a charge holds."""
+        if not self._slots:
+            return ()
+        held = [each.holds.get(position) for each in self._slots.values()]
+        return tuple([hold for hold in held if hold is not None])
+
+    def taken_quotas(self, position: int) -> tuple[QuotaHold, ...]:
+        """Return the amounts of quotas that a charge holds."""
+        if not self._quotas:
+            return ()
+        held = [each.holds.get(position, ()) for each in self._quotas.values()]
+        return tuple([hold for holds in held for hold in holds])
+
+    def renewed(self, position: int) -> tuple[int | None, ...]:
+        """Return when the holds of a renewal expire from now on; None for an expired one.
+
+        The moments of slots come first, in milliseconds, then those of amounts, in seconds.
+        """
+        change = self.changes[position]
+        slots = [
+            self._slots[hold.key].renewed.get((position, at)) if hold.key in self._slots else None
+            for at, hold in enumerate(change.renewed)
+        ]
+        amounts = [
+            self._quotas[hold.key].renewed.get((position, at)) if hold.key in self._quotas else None
+            for at, hold in enumerate(change.renewed_quotas)
+        ]
+        return (*slots, *amounts)
+
+    # --- how it is made
+
+    def _open_quotas(self) -> None:
+        self.has_quotas = True
+        for key, state in self.image.limits.items():
+            if state.quota is not None:
+                quota = QuotaChanges(key, self.image, self._now_ms)
+                self._quotas[key] = self._ledgers[key] = quota
+
+    def _ledger(self, key: str) -> Ledger:
+        ledger = self._ledgers.get(key)
+        if ledger is None:
+            rate = RateLedger(key, self.image.limits[key], self._now_ms)
+            ledger = self._rates[key] = self._ledgers[key] = rate
+        return ledger
+
+    def enter(self, position: int) -> None:
+        """Enter a settlement or a renewal, or a charge that is taken whether or not it fits."""
+        change = self.changes[position]
+        self._carry(change, position)
+        for key, amount in change.amounts_milli.items():
+            if not change.is_charge and is_absent(self.image, key, change):
+                _add_late(self.late, key, amount, change.of_child(key).units)
+                continue
+            self._ledger(key).enter(change, position, amount)
+            self._count_through(change, key)
+        self._end_holds(change, position)
+
+    def _end_holds(self, change: BucketChange, position: int) -> None:
+        """Enter what a change does to the slots and the amounts that its call holds."""
+        for end in change.quotas:
+            key = end.hold.key
+            if self._is_absent or is_absent(self.image, key, change):
+                self.is_doubtful = True
+                of_child = end.late_usage if end.hold.through_child else 0
+                _add_late(self.late, key, end.late_usage, of_child)
+            else:
+                self._quotas[key].settle(end, change)
+        if self._is_absent:  # what was held went with the bucket
+            return
+        for at, hold in enumerate(change.renewed_quotas):
+            if hold.key in self._quotas:
+                self._quotas[hold.key].renew(hold, change, position, at)
+        for slot in change.released:
+            if slot.key in self._slots:
+                self._slots[slot.key].release(slot)
+            else:
+                self.is_doubtful = True
+        for at, slot in enumerate(change.renewed):
+            if slot.key in self._slots:
+                self._slots[slot.key].renew(slot, position, at)
+            else:
+                self.is_doubtful = True
+
+    def admit(self, position: int) -> None:
+        """Take a charge that must fit, if the bucket holds it behind all that came before."""
+        change = self.changes[position]
+        for key, amount in change.amounts_milli.items():
+            ledger = self._ledgers.get(key) or self._ledger(key)
+            room = ledger.room
+            if room is None:
+                room = ledger.open(self.changes)
+            if change.until_ms is not None:
+                room += self._advance(change, key, amount)
+            if room < amount:
+                return
+        self.take(position)
+
+    def take(self, position: int) -> None:
+        """Take a charge that must fit, without another look at the bucket."""
+        change = self.changes[position]
+        self._carry(change, position)
+        for key, amount in change.amounts_milli.items():
+            ledger = self._ledgers.get(key) or self._ledger(key)
+            if change.until_ms is None:
+                ledger.take(change, position, amount)
+            else:
+                ledger.take(change, position, amount, self._advance(change, key, amount))
+            self._count_through(change, key)
+
+    def finish(self) -> Decision:
+        """End the decision: no change comes any more."""
+        if len(self.carried) < len(self.changes):  # some did not fit, and have changed nothing
+            self._rates = {key: each for key, each in self._rates.items() if each.is_named}
+        self.carried.sort()
+        for key, quota in list(self._quotas.items()):
+            if not (quota.is_touched or self._is_absent):
+                del self._quotas[key], self._ledgers[key]
+                continue
+            quota.finish()
+            self.is_doubtful = self.is_doubtful or quota.is_doubtful
+            if of_children := quota.planned.through_children:
+                self.through_milli[key] = of_children
+        for slots in self._slots.values():
+            self.is_doubtful = self.is_doubtful or slots.is_doubtful
+        return self
+
+    def _carry(self, change: BucketChange, position: int) -> None:
+        self.carried.append(position)
+        self.admitted += change.admitted
+        self.elsewhere += change.elsewhere
+        self.has_charge = self.has_charge or change.is_charge
+
+    def _advance(self, change: BucketChange, key: str, amount: int) -> int:
+        rate = self.image.limits[key].rate
+        return advance_milli(rate, amount, self._now_ms, change.until_ms)
+
+    def _count_through(self, change: BucketChange, key: str) -> None:
+        """Count usage that comes through a child; that of quotas depends on what is held."""
+        if not change.through_child and change.through_milli is None:
+            return  # as nearly always
+        units = 0 if key in self._quotas else change.of_child(key).units
+        if units:
+            self.through_milli[key] = self.through_milli.get(key, 0) + units
+
+
+def decide(
+    image: BucketImage | None,
+    changes: Sequence[BucketChange],
+    now_ms: int,
+    guess: Seen | None = None,
+    *,
+    apart: bool = False,
+) -> Decision:
+    """Decide a group of changes on a bucket that has the limits in force of its charges.
+
+    An absent bucket is full. Without a ``guess`` the image is the bucket. With one it may be
+    outdated: then a change that is alone goes into the write, whether or not it seems to fit, and
+    the store decides. ``apart`` writes credits apart from charges and debts of the same limits, for
+    shards: they spill what they have no room for, and only a write that takes nothing shows it.
+    """
+    whole = image if image is not None else full_bucket(changes[0].in_force, now_ms)
+    everything = range(len(changes))
+    decision = Decision(whole, changes, now_ms, guess, is_absent=image is None)
+    checks = guess is None or len(changes) > 1
+    _go_through(decision, everything, checks=checks, paused=checks and is_paused(whole, now_ms))
+    if not decision.carried and guess is not None:
+        decision = Decision(whole, changes, now_ms, guess, is_absent=image is None)
+        _go_through(decision, everything[:1], checks=False)
+    elif apart and len(decision.carried) > 1 and decision.has_hidden_spills:
+        credits_alone = [each for each in decision.carried if _only_gives(changes[each])]
+        some = credits_alone or decision.carried[:1]
+        decision = Decision(whole, changes, now_ms, guess, is_absent=image is None)
+        _go_through(decision, some, checks=False)
+    return decision.finish()
+
+
+def _go_through(
+    decision: Decision, positions: Sequence[int], *, checks: bool, paused: bool = False
+) -> None:
+    """Enter what is always made, then charges in the order of their arrival.
+
+    Charges in shadow mode are debts: behind other charges, they would take a balance on which those
+    were admitted. During a pause no charge is made.
+    """
+    changes, charges = decision.changes, []
+    for position in positions:
+        change = changes[position]
+        if change.is_charge and paused:
+            continue
+        if change.must_fit:
+            charges.append(position)
+        else:
+            decision.enter(position)
+    for position in charges:
+        if checks:
+            decision.admit(position)
+        else:
+            decision.take(position)
+
+
+def late_amounts(changes: Iterable[BucketChange]) -> dict[str, tuple[int, int]]:
+    """Return all amounts of settlements, as usage alone: their bucket does not exist.
+
+    With each goes the part of it that came through children.
+    """
+    late: dict[str, tuple[int, int]] = {}
+    for change in changes:
+        for key, amount in change.amounts_milli.items():
+            _add_late(late, key, amount, change.of_child(key).units)
+        for end in change.quotas:
+            of_child = end.late_usage if end.hold.through_child else 0
+            _add_late(late, end.hold.key, end.late_usage, of_child)
+    return late
+
+
+def _add_late(late: dict[str, tuple[int, int]], key: str, units: int, of_children: int) -> None:
+    if not (units or of_children):
+        return
+    before = late.get(key, (0, 0))
+    late[key] = before[0] + units, before[1] + of_children
+
+
+def _only_gives(change: BucketChange) -> bool:
+    return all(amount <= 0 for amount in change.amounts_milli.values())
+
+
+def is_absent(image: BucketImage, key: str, change: BucketChange) -> bool:
+    """Tell whether a bucket lacks a limit, or has one of another kind under its name."""
+    state = image.limits.get(key)
+    return state is None or not is_same_kind(state.rate, change.in_force.rate_of(key))
