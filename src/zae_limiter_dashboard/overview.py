@@ -58,17 +58,17 @@ def overview_of(chosen: Selection, fresh: list[LimitView], watched: Watched) -> 
     close = tuple(row for row in renewed(chosen.close) if row.is_close)
     return Overview(
         limited=limited,
-        limited_count=chosen.counts[0] - len({row.bucket for row in chosen.limited} - refusing),
+        limited_count=chosen.limited_count - len({row.bucket for row in chosen.limited} - refusing),
         limited_now=max(
             sum(line.bucket.row.is_limited for line in limited),
-            chosen.limited_now if chosen.counts[0] > SHOWN else 0,
+            chosen.limited_now if chosen.limited_count > SHOWN else 0,
         ),
         close=close,
-        close_count=chosen.counts[1] - (len(chosen.close) - len(close)),
+        close_count=chosen.close_count - (len(chosen.close) - len(close)),
         in_flight=tuple(in_flight(renewed(chosen.in_flight))),
-        in_flight_count=chosen.counts[2],
+        in_flight_count=chosen.in_flight_count,
         debts=tuple(debts(renewed(chosen.debts))),
-        debt_count=chosen.counts[3],
+        debt_count=chosen.debt_count,
     )
 
 

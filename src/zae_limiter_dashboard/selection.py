@@ -12,14 +12,17 @@ SHOWN = 15  # rows of each list
 
 
 class Selection(NamedTuple):
-    """The rows that an overview is made of, chosen from the board."""
+    """The rows that an overview is made of, chosen from the board; the counts are those of all."""
 
     limited: list[LimitView]
-    close: list[LimitView]
-    in_flight: list[LimitView]
-    debts: list[LimitView]
-    counts: tuple[int, int, int, int]
+    limited_count: int  # of buckets
     limited_now: int
+    close: list[LimitView]
+    close_count: int
+    in_flight: list[LimitView]
+    in_flight_count: int
+    debts: list[LimitView]
+    debt_count: int
 
     @property
     def rows(self) -> list[LimitView]:
@@ -39,10 +42,13 @@ def select(noteworthy: Sequence[LimitView]) -> Selection:
     )
     held, owed = in_flight(noteworthy), debts(noteworthy)
     return Selection(
-        [row for row in refusing if row.bucket in shown],
-        close[:SHOWN],
-        held[:SHOWN],
-        owed[:SHOWN],
-        (len(limited), len(close), len(held), len(owed)),
-        sum(each.row.is_limited for each in limited),
+        limited=[row for row in refusing if row.bucket in shown],
+        limited_count=len(limited),
+        limited_now=sum(each.row.is_limited for each in limited),
+        close=close[:SHOWN],
+        close_count=len(close),
+        in_flight=held[:SHOWN],
+        in_flight_count=len(held),
+        debts=owed[:SHOWN],
+        debt_count=len(owed),
     )

@@ -30,7 +30,7 @@ from zae_limiter_service.fields import (
     fields,
     whole,
 )
-from zae_limiter_service.requests import OF_NAMESPACE, Route
+from zae_limiter_service.requests import OF_NAMESPACE, PROBLEMS, Route
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
 MAX_PAGE = 1000
 DEFAULT_PAGE = 100
-_PROBLEMS = {400: "Problem", 401: "Problem", 403: "Problem", 404: "Problem", 503: "Problem"}
 _LIMIT = Field("limit", whole(1, MAX_PAGE), text=f"Entries of a page; {DEFAULT_PAGE} by default")
 _RESOURCE_QUERY = Field(
     "resource", RESOURCE_OR_DEFAULT, text="Resource; default: _default_, all without their own"
@@ -393,7 +392,7 @@ def _changed(
 
 def _read(path: str, handler: Handler, summary: str, schema: str, query: Any = None) -> Route:
     options = {} if query is None else {"query": query}
-    return Route("GET", path, handler, READING, summary, {200: schema, **_PROBLEMS}, **options)
+    return Route("GET", path, handler, READING, summary, {200: schema, **PROBLEMS}, **options)
 
 
 def _write(
@@ -407,5 +406,5 @@ def _write(
     others: dict[int, str] | None = None,
     **options: Any,
 ) -> Route:
-    answers = {status: schema, **_PROBLEMS, **(others or {})}
+    answers = {status: schema, **PROBLEMS, **(others or {})}
     return Route(method, path, handler, MANAGING, summary, answers, **options)

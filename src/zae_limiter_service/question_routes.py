@@ -13,7 +13,7 @@ from zae_limiter_service.access import LOOKING, READING
 from zae_limiter_service.answers import Answer, json_answer, overloaded, problem
 from zae_limiter_service.counters import render
 from zae_limiter_service.fields import AMOUNTS, ENTITY, RESOURCE, TEXT, Field, fields
-from zae_limiter_service.requests import OF_NAMESPACE, Route
+from zae_limiter_service.requests import OF_NAMESPACE, PROBLEMS, Route
 from zae_limiter_service.stores import open_sync
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ EXPLAIN_QUERY = fields(
     Field("consume", TEXT, text="Amounts such as rpm=1,tpm=500; default: as in the command"),
     OF_NAMESPACE,
 )
-_PROBLEMS = {400: "Problem", 401: "Problem", 403: "Problem", 404: "Problem", 503: "Problem"}
 
 
 class QuestionRoutes:
@@ -63,7 +62,7 @@ class QuestionRoutes:
                 self.check,
                 LOOKING,
                 "Tell whether an acquire would be admitted; nothing is charged",
-                {200: "Check", **_PROBLEMS},
+                {200: "Check", **PROBLEMS},
                 body=CHECK_BODY,
             ),
             Route(
@@ -72,7 +71,7 @@ class QuestionRoutes:
                 self.explain,
                 LOOKING,
                 "Explain the answer to the next acquire, as zae-limiter explain does",
-                {200: "Explanation", **_PROBLEMS},
+                {200: "Explanation", **PROBLEMS},
                 query=EXPLAIN_QUERY,
             ),
             Route(

@@ -15,6 +15,8 @@ MAX_QUERY = 8_000  # bytes
 MAX_PARAMETERS = 20
 
 Handler = Callable[["ServiceRequest"], Awaitable[Answer]]
+# The answers that any request about a store may get, by status.
+PROBLEMS = {400: "Problem", 401: "Problem", 403: "Problem", 404: "Problem", 503: "Problem"}
 OF_NAMESPACE = Field("namespace", NAMESPACE, text="Namespace; default: that of the service")
 ONLY_NAMESPACE = fields(OF_NAMESPACE)
 

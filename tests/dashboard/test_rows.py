@@ -102,7 +102,8 @@ def test_a_limited_bucket_is_not_listed_as_close_too():
     chosen = select(rows)
     assert [row.entity_id for row in chosen.limited] == ["key"]
     assert [row.entity_id for row in chosen.close] == ["near"]
-    assert chosen.counts == (1, 1, 0, 0)
+    assert (chosen.limited_count, chosen.close_count) == (1, 1)
+    assert (chosen.in_flight_count, chosen.debt_count) == (0, 0)
 
 
 def entry(entity_id, revision, read, **values):

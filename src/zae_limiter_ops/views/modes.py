@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from zae_limiter.models.switches import Switch
 
 
+# As in zae_limiter.models.switches, which help texts must not import.
+DENY = "deny"
+
+
 class ModeView(NamedTuple):
     """The mode that counts for a bucket now, its end, and the level that it comes from."""
 
@@ -43,7 +47,7 @@ class ModeView(NamedTuple):
 
     def denied_seconds(self, now_ms: int) -> float:
         """Return the rest of mode deny, infinite without an end; 0 in any other mode."""
-        if self.mode != "deny":
+        if self.mode != DENY:
             return 0.0
         if self.until is None:
             return math.inf

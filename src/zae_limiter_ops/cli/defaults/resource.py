@@ -17,7 +17,6 @@ from zae_limiter_ops.cli.shared.limit_tables import (
     report_removal,
 )
 from zae_limiter_ops.cli.shared.modes import (
-    DENY,
     NAMES,
     force_option,
     print_mode,
@@ -39,7 +38,7 @@ from zae_limiter_ops.cli.shared.tables import print_hint, print_result
 from zae_limiter_ops.cli.shared.unknown_names import refuse_unknown, warn_unknown
 from zae_limiter_ops.views.advice import did_you_mean
 from zae_limiter_ops.views.formatting import NOT_REGISTERED, describe_limits, limits_json
-from zae_limiter_ops.views.modes import mode_json
+from zae_limiter_ops.views.modes import DENY, mode_json
 from zae_limiter_ops.views.names import unknown_names
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ import click
 
 from zae_limiter_ops.cli.shared.errors import suggested
 from zae_limiter_ops.cli.shared.modes import (
-    DENY,
     INHERIT,
     NAMES,
     force_option,
@@ -24,6 +23,7 @@ from zae_limiter_ops.cli.shared.options import (
 )
 from zae_limiter_ops.cli.shared.store_options import store_options
 from zae_limiter_ops.cli.shared.unknown_names import refuse_unknown, warn_unknown
+from zae_limiter_ops.views.modes import DENY
 from zae_limiter_ops.views.names import unknown_names
 
 if TYPE_CHECKING:

@@ -8,12 +8,11 @@ import click
 
 from zae_limiter_ops.cli.shared.options import validation_callback
 from zae_limiter_ops.cli.shared.tables import print_hint, print_line, print_result
-from zae_limiter_ops.views.modes import describe_mode, mode_json
+from zae_limiter_ops.views.modes import DENY, describe_mode, mode_json
 
 if TYPE_CHECKING:
     from zae_limiter.models.switches import Switch
 
-DENY = "deny"
 INHERIT = "inherit"  # removes the mode of an entity
 # The same names as in zae_limiter.models.switches, which the help must not import.
 NAMES = ("enforce", "shadow", "bypass", DENY)
