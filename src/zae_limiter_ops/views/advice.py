@@ -8,11 +8,7 @@ from zae_limiter import exceptions
 from zae_limiter.shell_words import command_line, quoted
 
 WITHOUT_DYNAMODB = "or work without DynamoDB: --url sqlite:///limits.db (or ZAEL_URL)"
-
-
 RIGHT_ADDRESS = "check --region, --url or --endpoint-url, and that the server is running"
-
-
 # The library's advice names Python arguments; these phrases name the options of commands instead.
 SHELL_PHRASES = {
     "; pass url='sqlite:///limits.db' or 'memory://' to work without DynamoDB": (
@@ -22,12 +18,8 @@ SHELL_PHRASES = {
     "pass region=, or set": "give --region, or set",
     "check endpoint_url": "check --endpoint-url",
 }
-
-
 # Commands that do not take --namespace.
 STACK_COMMANDS = ("check", "delete", "deploy", "list", "status", "upgrade")
-
-
 ALL_NAMESPACES = ("loadtest", "namespace", "version", *STACK_COMMANDS)
 
 

@@ -21,11 +21,7 @@ if TYPE_CHECKING:
 # one page of ids that share the first characters, which are rarely mistyped, and from a few
 # resources.
 SUGGESTION_PAGE = 200
-
-
 TRUSTED_PREFIX = 3
-
-
 MAX_SEARCHED_RESOURCES = 5
 
 
