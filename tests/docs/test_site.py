@@ -84,7 +84,7 @@ def test_comments_name_decisions_that_exist():
 INSIDE = [
     *(page for page in (DOCS / "adr").glob("0*.md") if not page.name.startswith("012")),
     *(DOCS / f"contributing/{name}.md" for name in ("architecture", "extending", "testing")),
-    *(DOCS / f"contributing/{name}.md" for name in ("clocks", "write-protocol")),
+    *(DOCS / f"contributing/{name}.md" for name in ("clocks", "inside", "write-protocol")),
 ]
 
 
