@@ -130,7 +130,7 @@ class NotedTallies:
 
 
 class TakenTallies:
-    """Counts that one transaction takes along: ``give_back`` notes them again if it is not made.
+    """Counts that writes take along: ``give_back`` notes them again if no write was made.
 
     A transaction that several callers share may be rolled back because of one of them. Then the
     operations run again, one by one, and take the counts once more.
@@ -146,6 +146,11 @@ class TakenTallies:
         if noted is not None:
             self._taken[bucket] = noted
         return noted
+
+    def take_total(self, bucket: BucketKey) -> Tally:
+        """Remove and return the sum of what was noted of a bucket."""
+        noted = self.take(bucket) if self._noted.by_bucket else None
+        return NO_TALLY if noted is None else noted.total()
 
     def give_back(self) -> None:
         """Note again what was taken."""

@@ -19,7 +19,7 @@ from zae_limiter.admission.rebase import full_bucket
 from zae_limiter.admission.request import BucketChange
 from zae_limiter.admission.reservation import advance_milli
 from zae_limiter.admission.slots import SlotHold, SlotLedger, SlotWrite
-from zae_limiter.admission.usage import with_units_through_children
+from zae_limiter.admission.usage import with_through_children
 
 
 class Ledger(Protocol):
@@ -193,7 +193,7 @@ class Decision:
             version, paused_ms = version or first.in_force.governing_version, None
         through = image.through_children
         if self.through_milli:
-            through = with_units_through_children(through, self.through_milli)
+            through = with_through_children(through, self.through_milli)
         return BucketImage(
             limits,
             version,

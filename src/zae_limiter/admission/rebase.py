@@ -26,7 +26,7 @@ from zae_limiter.admission.quotas import (
 )
 from zae_limiter.admission.shards.tree import Shard, effective
 from zae_limiter.admission.slots import with_slot_limits
-from zae_limiter.admission.usage import with_units_through_children
+from zae_limiter.admission.usage import with_through_children
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.limit import CONCURRENT_PLACES, QUOTA_PLACES, Limit, places_of
 
@@ -159,7 +159,7 @@ def _forget_dead_calls(limits: dict[str, LimitState], wanted: Collection[str], n
 def _with_children_forgotten(image: BucketImage, limits: dict[str, LimitState]) -> BucketImage:
     """Return the bucket with other limits; what they forget of children is not their usage."""
     forgotten = forgotten_of_children(image.limits, limits)
-    through = with_units_through_children(image.through_children, forgotten)
+    through = with_through_children(image.through_children, forgotten)
     return image._replace(limits=limits, through_children=through)
 
 

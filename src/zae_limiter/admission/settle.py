@@ -17,7 +17,7 @@ from zae_limiter.admission.quotas import (
     reset_quota,
     top_up_quota,
 )
-from zae_limiter.admission.usage import with_units_through_children
+from zae_limiter.admission.usage import with_through_children
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.limit import no_budget
 from zae_limiter.models.timestamps import MILLI
@@ -55,7 +55,7 @@ def with_quotas(image: BucketImage, planned: Collection[QuotaMove]) -> BucketIma
     for each in planned:
         limits[each.move.key] = each.applied(limits[each.move.key])
     of_children = {each.move.key: each.through_children for each in planned}
-    through = with_units_through_children(image.through_children, of_children)
+    through = with_through_children(image.through_children, of_children)
     return image._replace(limits=limits, through_children=through)
 
 

@@ -7,7 +7,7 @@ with the balance, so every token is counted exactly once.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple
@@ -86,19 +86,18 @@ class BucketHour(NamedTuple):
     usage: HourUsage
 
 
-def with_through_child(
-    before_milli: Mapping[str, int] | None, amounts_milli: Mapping[str, int], names: Collection[str]
+def with_through_children(
+    before: Mapping[str, int] | None, amounts: Mapping[str, int]
 ) -> Mapping[str, int] | None:
-    """Return the usage through children with more amounts (by stored name) added; None if empty.
-
-    ``names`` are the limits that the child counts as well.
-    """
-    sums = {} if before_milli is None else dict(before_milli)
-    for key, amount_milli in amounts_milli.items():
-        name = key if key in names else plain_name(key)
-        if amount_milli and name in names:
-            sums[name] = sums.get(name, 0) + amount_milli
-    return sums or None
+    """Return the usage through children, by plain name, with amounts by stored name added."""
+    if not any(amounts.values()):
+        return before
+    sums = {} if before is None else dict(before)
+    for key, amount in amounts.items():
+        if amount:
+            name = plain_name(key)
+            sums[name] = sums.get(name, 0) + amount
+    return sums
 
 
 def without_holds(image: BucketImage, now_ms: int | None = None) -> BucketImage:
@@ -114,45 +113,18 @@ def without_holds(image: BucketImage, now_ms: int | None = None) -> BucketImage:
             of_children[key] = -units_of_children
     if not of_children:
         return image
-    through = with_units_through_children(image.through_children, of_children)
+    through = with_through_children(image.through_children, of_children)
     return image._replace(limits=limits, through_children=through)
 
 
-def with_units_through_children(
-    before_milli: Mapping[str, int] | None, units: Mapping[str, int]
-) -> Mapping[str, int] | None:
-    """Return the usage through children with units of quotas (by stored name) added."""
-    if not any(units.values()):
-        return before_milli
-    return with_through_child(before_milli, units, {plain_name(key) for key in units})
+def late_usage(late: Mapping[str, tuple[int, int]], now_ms: int, in_force: InForce) -> HourUsage:
+    """Return usage that no bucket counts, since it is settled after the bucket or limit has gone.
 
-
-def late_credit(
-    amounts_milli: Mapping[str, int],
-    now_ms: int,
-    in_force: InForce,
-    through_child: Collection[str] = (),
-) -> HourUsage:
-    """Return the negative usage that a credit to a deleted bucket adds to the counted usage."""
-    of_child = {
-        key: amount for key, amount in amounts_milli.items() if plain_name(key) in through_child
-    }
-    return _beside(amounts_milli, of_child, now_ms, in_force)
-
-
-def counted_beside(
-    amounts_milli: Mapping[str, tuple[int, int]], now_ms: int, in_force: InForce
-) -> HourUsage:
-    """Return usage that no bucket counts: of each limit all, and the part of its children."""
-    used = {key: net for key, (net, _) in amounts_milli.items()}
-    through = {key: of_child for key, (_, of_child) in amounts_milli.items() if of_child}
-    return _beside(used, through, now_ms, in_force)
-
-
-def _beside(
-    used: Mapping[str, int], through: Mapping[str, int], now_ms: int, in_force: InForce
-) -> HourUsage:
-    names = {key: in_force.usage_name(key) for key in used}
+    ``late`` has all of it by stored name, and the part that came through children.
+    """
+    names = {key: in_force.usage_name(key) for key in late}
+    used = {key: units for key, (units, _) in late.items()}
+    through = {key: of_child for key, (_, of_child) in late.items() if of_child}
     return HourUsage(now_ms // HOUR_MS, _named(used, names), 0, _named(through, names))
 
 

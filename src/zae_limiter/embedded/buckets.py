@@ -38,7 +38,7 @@ from zae_limiter.admission.thresholds import (
     with_exhausted,
     with_raised,
 )
-from zae_limiter.admission.usage import HourUsage, late_credit, open_hour, roll, without_holds
+from zae_limiter.admission.usage import HourUsage, late_usage, open_hour, roll, without_holds
 from zae_limiter.embedded.history import record
 from zae_limiter.embedded.rejection_counts import with_noted
 from zae_limiter.embedded.tables import (
@@ -205,8 +205,7 @@ def _add_late(
 ) -> None:
     """Count what is settled of limits that the bucket does not have: as usage alone."""
     if late:
-        amounts = {key: units for key, (units, _) in late.items()}
-        usage = late_credit(amounts, now_ms, settlement.in_force, settlement.through_child)
+        usage = late_usage(late, now_ms, settlement.in_force)
         tables.add_usage(namespace_id, settlement.entity_id, settlement.resource, usage)
 
 

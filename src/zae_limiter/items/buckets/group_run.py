@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-from zae_limiter.admission.tally import NO_TALLY
+from zae_limiter.admission.tally import NO_TALLY, Tally
 from zae_limiter.items.buckets.outcomes import Outcome
 from zae_limiter.items.buckets.pending import PendingChange
-from zae_limiter.items.stored.keys import BucketId
-from zae_limiter.tallies import NotedTallies
 
 
 class GroupRun:
@@ -30,6 +28,7 @@ class GroupRun:
         "now_ms",
         "reads_first",
         "shard_id",
+        "tally",
     )
 
     def __init__(self, group: Sequence[PendingChange], now_ms: int) -> None:
@@ -42,6 +41,7 @@ class GroupRun:
         self.in_force = leader.change.in_force
         self.changes = [pending.change for pending in group]
         self.lost_write: Any = None
+        self.tally: Tally = NO_TALLY  # of this client, which the next write takes along
         self._open: Sequence[int] = range(len(group))  # positions in the group
         self._outcomes: list[Outcome | None] = [None] * len(group)
 
@@ -58,25 +58,3 @@ class GroupRun:
     def outcomes(self) -> list[Outcome]:
         """Return the outcome of every change of the group, once all of them are decided."""
         return cast("list[Outcome]", self._outcomes)
-
-
-class CarriedTally:
-    """The counts of this client that the next write to a bucket takes along.
-
-    ``is_sent`` says that a write has taken them, or may have: if the outcome of that write stays
-    unknown, they are lost, since they must never be counted twice.
-    """
-
-    __slots__ = ("_bucket_id", "_noted", "_taken", "is_sent", "tally")
-
-    def __init__(self, noted: NotedTallies, bucket_id: BucketId) -> None:
-        self._noted = noted
-        self._bucket_id = bucket_id
-        self._taken = noted.take(bucket_id) if noted.by_bucket else None
-        self.tally = NO_TALLY if self._taken is None else self._taken.total()
-        self.is_sent = False
-
-    def put_back(self) -> None:
-        """Keep counts that no write has taken along."""
-        if self._taken is not None and not self.is_sent:
-            self._noted.put_back(self._bucket_id, self._taken)

@@ -60,7 +60,7 @@ class HourRange(NamedTuple):
         # Twice the average, so that queries with more rows seldom need a second page.
         queries = max(queries, 1)  # a namespace without resources needs none
         wanted = 2 * self.wanted // queries if queries > 1 else self.wanted
-        return min(max(wanted, least), MAX_QUERY_PAGE, max(HELD // max(queries, 1), least))
+        return min(max(wanted, least), MAX_QUERY_PAGE, max(HELD // queries, least))
 
 
 class RowSource(Protocol):

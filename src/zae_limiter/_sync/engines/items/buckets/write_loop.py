@@ -24,7 +24,7 @@ from zae_limiter._sync.engines.items.usage.writing import UsageRows
 from zae_limiter.admission.in_force import is_too_early
 from zae_limiter.admission.request import StaleLimits
 from zae_limiter.admission.tally import NO_TALLY
-from zae_limiter.admission.usage import counted_beside
+from zae_limiter.admission.usage import late_usage
 from zae_limiter.exceptions import RateLimiterUnavailable, ZAELimiterError
 from zae_limiter.items.buckets.cache import (
     NEVER_SEEN,
@@ -32,7 +32,7 @@ from zae_limiter.items.buckets.cache import (
     FreshBucket,
     KnownBucket,
 )
-from zae_limiter.items.buckets.group_run import CarriedTally, GroupRun
+from zae_limiter.items.buckets.group_run import GroupRun
 from zae_limiter.items.buckets.outcomes import (
     Applied,
     Outcome,
@@ -54,7 +54,7 @@ from zae_limiter.items.stored.bucket import EntityLink, StoredBucket, new_write_
 from zae_limiter.items.stored.keys import ShardId
 from zae_limiter.items.stored.usage.hours import still_holds_finished
 from zae_limiter.store_errors import ConditionFailed, NoAnswer, NotSent, ServerFault, Throttled
-from zae_limiter.tallies import NotedTallies
+from zae_limiter.tallies import NotedTallies, TakenTallies
 
 EXTRA_ATTEMPTS = 4  # beyond one per limit: each refusal corrects the branch of at least one limit
 NO_LINK = EntityLink()
@@ -134,20 +134,21 @@ class WriteLoop:
         """Plan, write and learn, a bounded number of times or until every change is decided."""
         known: KnownBucket = self._cache.get(run.shard_id) or NEVER_SEEN
         reads_first, has_rebased = run.reads_first, False
-        carried = CarriedTally(self._noted, run.bucket_id)
+        taken = TakenTallies(self._noted)
+        run.tally = taken.take_total(run.bucket_id)
         try:
             for left in range(len(run.in_force.keys) + EXTRA_ATTEMPTS, -1, -1):
                 if reads_first or left == 0:
                     known = self._read(run, known)
                     reads_first = False
-                context = self._context(run, carried)
+                context = self._context(run)
                 link = NO_LINK if known.bucket is not None else self._link(run)
                 step = plan(known, run.changes, context, link)
                 if isinstance(step, PlannedWrite):
                     if step.structural and has_rebased:  # another client re-bases the bucket, too
                         BoundedBackoff(run.deadline).pause()
                     has_rebased = has_rebased or step.structural
-                    known = self._write(step, known, run, carried)
+                    known = self._write(step, known, run)
                 elif isinstance(step, ReadFirst):
                     reads_first = True
                 else:
@@ -155,7 +156,8 @@ class WriteLoop:
                 if not run.changes:
                     return
         finally:
-            carried.put_back()
+            if not run.tally.is_empty:  # no write has taken it along
+                taken.give_back()
 
     def _link(self, run: GroupRun) -> EntityLink:
         shard_id = run.shard_id
@@ -165,13 +167,12 @@ class WriteLoop:
         item = self._table.store.get(keys.bucket(*run.shard_id), run.deadline)
         return self._cache.store_authoritative(run.shard_id, item, run.now_ms, known.bucket)
 
-    def _context(self, run: GroupRun, carried: CarriedTally) -> WriteContext:
+    def _context(self, run: GroupRun) -> WriteContext:
         """Return the context of one attempt, with a write id of its own."""
         shard_id, now_ms, usage_ms = run.shard_id, run.now_ms, self._table.usage_ms
-        tally = NO_TALLY if carried.is_sent else carried.tally
         is_turning, write_id = shard_id in self._turning, new_write_id(now_ms)
         return WriteContext(
-            shard_id, now_ms, write_id, usage_ms, tally, is_turning, self._is_aggregated
+            shard_id, now_ms, write_id, usage_ms, run.tally, is_turning, self._is_aggregated
         )
 
     def _without_write(
@@ -191,16 +192,19 @@ class WriteLoop:
         rejected = Rejected(image=step.image, now_ms=context.now_ms, shard=step.shard)
         return [rejected if change.is_charge else Applied(None) for change in changes]
 
-    def _write(
-        self, write: PlannedWrite, known: KnownBucket, run: GroupRun, carried: CarriedTally
-    ) -> FreshBucket:
-        """Send one write, and learn from the item that the answer shows."""
+    def _write(self, write: PlannedWrite, known: KnownBucket, run: GroupRun) -> FreshBucket:
+        """Send one write, and learn from the item that the answer shows.
+
+        If the outcome of a write stays unknown, the tally that it has taken along is lost, since it
+        must never be counted twice.
+        """
         counters = self._counters
         counters.writes.add()
         for move in write.moves:
             (counters.plain_moves if move.put is None else counters.clamp_moves).add()
-        takes_counts = not write.tally.is_empty
-        carried.is_sent = carried.is_sent or takes_counts
+        left = run.tally
+        if not write.tally.is_empty:
+            run.tally = NO_TALLY
         try:
             if write.store_first is None and write.begins_hour is None:
                 on_throttled = partial(self._throttled.add, run.shard_id)
@@ -208,13 +212,13 @@ class WriteLoop:
             else:
                 item = self._write_turning(write, known, run)
         except ConditionFailed as refused:
-            carried.is_sent = carried.is_sent and not takes_counts
+            run.tally = left
             counters.add(refused_writes=1)
             return self._cache.store_authoritative(
                 run.shard_id, refused.item, run.now_ms, known.bucket, in_full=write.structural
             )
         except (NotSent, Throttled):
-            carried.is_sent = carried.is_sent and not takes_counts
+            run.tally = left
             raise
         except (NoAnswer, ServerFault) as doubt:
             if not write.structural:
@@ -309,7 +313,7 @@ class WriteLoop:
     ) -> None:
         """Count credits to a bucket or limit that does not exist as usage of this hour."""
         if self._table.usage_ms:
-            credit = counted_beside(credits_milli, run.now_ms, run.in_force)
+            credit = late_usage(credits_milli, run.now_ms, run.in_force)
             self._usage_rows.credit_late(run.bucket_id, write_id, credit, run.deadline)
 
     def _count(self, group: Sequence[PendingChange], outcomes: Sequence[Outcome]) -> None:
