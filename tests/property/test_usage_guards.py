@@ -114,7 +114,7 @@ class Scene:
     async def held(self, kind, work, limiter=None):
         """Begin the work of a client; its first call of a kind arrives after the block."""
         limiter = limiter or await self.client()
-        wire = limiter.repository._context.engine._context.client  # noqa: SLF001
+        wire = limiter.repository._context.engine._context.store.client  # noqa: SLF001
         wire.hold(kind)
         task = asyncio.ensure_future(work(limiter))
         await wire.is_held.wait()
