@@ -353,6 +353,17 @@ class SeveralResourcesContract(_SeveralResources):
         assert (team.total["rpm"], team.through_children["rpm"]) == (3, 2)
         assert shop.repo.get_usage_summary(resource=MODEL).total["rpm"] == 3
 
+    def test_usage_under_bypass_counts_the_part_of_a_child_once(self, shop: World) -> None:
+        require_usage_history(shop.spec)
+        shop.repo.create_entity(KEY, parent_id=TEAM, cascade=True)
+        shop.repo.set_mode(MODEL, mode="bypass")
+        with several(shop, {"rpm": 2}, {(TEAM, MODEL): {"rpm": 3}}, KEY):
+            pass
+        shop.clock.advance(hours=1)
+        team = shop.repo.get_usage_summary(TEAM, MODEL)
+        assert (team.total["rpm"], team.through_children["rpm"]) == (5, 2)
+        assert shop.repo.get_usage_summary(resource=MODEL).total["rpm"] == 5
+
     # --- limits, slots, modes
 
     def test_limits_of_the_call_are_those_of_the_first_resource(self, shop: World) -> None:
