@@ -440,7 +440,7 @@ class AcquireCall:
         looked up in the background, and made then if it was not.
         """
         from zae_limiter._async.pending_ends import PendingEnd, left_after
-        from zae_limiter.admission.request import Unsettled
+        from zae_limiter._async.ports import Unsettled
 
         left = left_after(receipt, settlements, error) if receipt.has_outcome else []
         refused = [each.settlement for each in left if each.doubt is None]

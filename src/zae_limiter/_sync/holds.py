@@ -18,7 +18,7 @@ from zae_limiter.admission.request import (
 )
 from zae_limiter.admission.windows import end_ms
 
-_Holds = tuple[tuple[QuotaHold, ...], ...]
+Holds = tuple[tuple[QuotaHold, ...], ...]
 
 
 class HeldQuotas(Held):
@@ -44,72 +44,47 @@ class HeldQuotas(Held):
             if bucket_of(charge) == bucket:
                 sums[_one(hold)] = sums.get(_one(hold), 0) + hold.units
 
-    def current(self) -> _Holds:
+    def current(self) -> Holds:
         """Return the holds of each charge."""
         return tuple([tuple(holds) for holds in self.holds])
 
-    def change(self, settlements: Iterable[Settlement]) -> None:
-        """Note the amounts that are held after settlements in the middle of the block."""
-        after = {
-            id(each.hold): each.held_after
-            for settlement in settlements
-            for each in settlement.quotas
-        }
-        self.holds = [
-            [
-                hold._replace(units=after[id(hold)], late=0) if id(hold) in after else hold
-                for hold in holds
-            ]
-            for holds in self.holds
-        ]
+    def settled(
+        self,
+        before: Holds,
+        settlements: Iterable[Settlement],
+        refused: Iterable[Settlement] = (),
+    ) -> None:
+        """Note what settlements in the middle of the block have changed of the holds ``before``.
 
-    def join(self, before: _Holds, settlements: Iterable[Settlement]) -> None:
-        """Note the windows and lives in which written settlements have charged something first.
-
-        ``before`` are the holds that the settlements have changed, at the same places.
+        The next settlement of a hold brings what was ``refused`` while others were made.
         """
-        joined = {
-            id(each.hold): each.joined
-            for settlement in settlements
-            for each in settlement.quotas
-            if each.joined is not None
-        }
-        if joined:
-            self.holds = [
-                [
-                    joined[id(old)].joined_by(hold) if id(old) in joined else hold
-                    for hold, old in zip(holds, olds, strict=True)
-                ]
-                for holds, olds in zip(self.holds, before, strict=True)
-            ]
+        parts = {id(part.hold): part for each in settlements for part in each.quotas}
+        late = {id(part.hold) for each in refused for part in each.quotas}
 
-    def restore(self, before: _Holds) -> None:
-        """Note that a change was certainly not written."""
-        self.holds = [list(holds) for holds in before]
+        def after(hold: QuotaHold) -> QuotaHold:
+            part = parts.get(id(hold))
+            if part is None:
+                return hold
+            if id(hold) in late:
+                return hold._replace(late=part.change)
+            changed = hold._replace(units=part.held_after, late=0)
+            return changed if part.joined is None else part.joined.joined_by(changed)
 
-    def postpone(self, before: _Holds, refused: Iterable[Settlement]) -> None:
-        """Hold on to what refused settlements would have changed; the next ones bring the change.
+        self.holds = [[after(hold) for hold in holds] for holds in before]
 
-        Other settlements of the same write were made, so that the write is not undone.
+    def renew_only(self, named: Holds, ids: Container[int]) -> bool:
+        """Renew only holds whose earlier name has one of these ids; tell whether there are any.
+
+        Others have been ended. ``named`` are the earlier names, at the same places.
         """
-        late = {id(each.hold): each.change for settlement in refused for each in settlement.quotas}
         self.holds = [
             [
-                old._replace(late=late[id(old)]) if id(old) in late else hold
-                for hold, old in zip(holds, olds, strict=True)
+                hold if id(name) in ids else hold._replace(units=0)
+                for hold, name in zip(holds, names, strict=True)
             ]
-            for holds, olds in zip(self.holds, before, strict=True)
+            for holds, names in zip(self.holds, named, strict=True)
         ]
-
-    def renew_only(self, kept: Container[tuple[int, int]]) -> None:
-        """Renew the holds at these places (charge and position) only; others have been ended."""
-        self.holds = [
-            [
-                hold if (charge, position) in kept else hold._replace(units=0)
-                for position, hold in enumerate(holds)
-            ]
-            for charge, holds in enumerate(self.holds)
-        ]
+        return any(id(name) in ids for names in named for name in names)
 
     def renewed(
         self,
@@ -170,7 +145,7 @@ class HoldKeeper(RenewalKeeper[HeldQuotas]):
         """Renew holds again after an ``end``."""
         self._add(held)
 
-    def end(self, held: HeldQuotas) -> _Holds:
+    def end(self, held: HeldQuotas) -> Holds:
         """Stop renewing holds, and return them. It may be called again."""
         self._remove(held)
         return held.current()

@@ -474,7 +474,7 @@ class SyncLease:
             before = self._end_quotas(quotas)
             settlements = booking.settlements(before)
             for held in quotas:
-                held.change(settlements)
+                held.settled(before[id(held.grant)], settlements)
             refused: list[Settlement] = []
             try:
                 self._call.settle(settlements, receipt)
@@ -483,11 +483,8 @@ class SyncLease:
                 raise
             finally:
                 for held in quotas:
-                    if receipt.has_outcome:
-                        held.join(before[id(held.grant)], settlements)
-                        held.postpone(before[id(held.grant)], refused)
-                    else:
-                        held.restore(before[id(held.grant)])
+                    made = settlements if receipt.has_outcome else ()
+                    held.settled(before[id(held.grant)], made, refused)
         finally:  # also if this was cancelled while it waited for a renewal
             for held in quotas:
                 keeper.go_on(held)

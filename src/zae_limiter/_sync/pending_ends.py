@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from zae_limiter.admission.request import NO_TRACE, Fate, Settlement, Unsettled
+from zae_limiter._sync.ports import NO_TRACE, Unsettled
+from zae_limiter.admission.request import Fate, Settlement
 from zae_limiter.admission.slots import is_lost
 from zae_limiter.exceptions import RateLimiterUnavailable
 from zae_limiter.runtime.alarm import Alarm
@@ -27,8 +28,7 @@ from zae_limiter.runtime.waiter import Waiter
 
 if TYPE_CHECKING:
     from zae_limiter._sync.ask import AcquireCall
-    from zae_limiter._sync.holds import HeldQuotas
-    from zae_limiter.admission.quotas import QuotaHold
+    from zae_limiter._sync.holds import HeldQuotas, Holds
     from zae_limiter.clock.backoff import Backoff
     from zae_limiter.quiet_logging import QuietLogger
 
@@ -38,18 +38,6 @@ FIRST_PAUSE_S = 0.25
 LONGEST_PAUSE_S = 10.0  # a store that is back has its ends soon after, and is hardly asked before
 BREAKER_PAUSE_S = 1.0  # as long as between two probes
 CLOSING_PAUSE_S = 0.05
-
-
-class _Place(NamedTuple):
-    """The place of a hold among those of a lease."""
-
-    held: HeldQuotas
-    charge: int
-    position: int
-
-    @property
-    def hold(self) -> QuotaHold:
-        return self.held.holds[self.charge][self.position]
 
 
 class PendingEnd:
@@ -72,18 +60,12 @@ class PendingEnd:
         self.lost: list[Settlement] = []
         self.error = error
         self.is_tried = False
-        self._quotas = tuple(quotas)
+        # What the settlements call each hold, at its place; a renewal changes the name.
+        self._named = [(held, held.current()) for held in quotas]
         self._on_stored = on_stored
         self._on_over: list[Callable[[], None]] = []
         self._is_over = False
         self._is_sent = False
-        # Where the present name of each hold stands, since a renewal changes it.
-        self._places = {
-            id(hold): _Place(held, charge, position)
-            for held in self._quotas
-            for charge, holds in enumerate(held.holds)
-            for position, hold in enumerate(holds)
-        }
 
     @property
     def is_over(self) -> bool:
@@ -107,22 +89,18 @@ class PendingEnd:
         Other holds may have been ended. If they were, a renewal would move what others hold.
         """
         certain = [each.settlement for each in self.left if each.doubt is None]
-        ids = {id(each.hold) for settlement in certain for each in settlement.quotas}
-        self._places = {key: place for key, place in self._places.items() if key in ids}
-        for held in self._quotas:
-            places = [place for place in self._places.values() if place.held is held]
-            own = {(place.charge, place.position) for place in places}
-            held.renew_only(own)
-            if own:
+        ids = {id(part.hold) for settlement in certain for part in settlement.quotas}
+        for held, named in self._named:
+            if held.renew_only(named, ids):
                 self.call.charging.holds.go_on(held)
 
     def try_again(self) -> None:
         """Look up what is in doubt, then write what was certainly not made."""
         if self._is_sent:  # the event loop of the last attempt was closed in the middle of it
             self.left = [each._replace(doubt=NO_TRACE) for each in self.left]
-        for each in [each for each in self.left if each.doubt is not None]:
-            fate = Fate.NEVER_KNOWN if each.doubt is NO_TRACE else each.doubt.look_up()
-            self._note_fate(each, fate)
+        for each in list(self.left):
+            if each.doubt is not None:
+                self._note_fate(each, each.doubt.look_up())
         certain = [each for each in self.left if each.doubt is None]
         if certain:
             self._write(certain)
@@ -136,8 +114,8 @@ class PendingEnd:
         """Report what was given up, and tell all who wait for the end; once only."""
         if self._is_over:
             return
-        for held in self._quotas:
-            held.renew_only(())
+        for held, named in self._named:
+            held.renew_only(named, ())
         if self.lost:
             self.call.charging.count_lost_settlement()
             _log().error(
@@ -174,11 +152,12 @@ class PendingEnd:
         holds, receipt = self.call.charging.holds, Receipt[Any]()
         settlements: tuple[Settlement, ...] = ()
         try:
-            for held in self._quotas:
-                holds.end(held)  # a renewal under way ends first
-            settlements = self._as_of_now([each.settlement for each in certain])
+            # A renewal under way ends first.
+            present = [(held, holds.end(held)) for held, _ in self._named]
+            settlements = self._as_of_now([each.settlement for each in certain], present)
             if not self.left:
                 return  # `close` has given it up meanwhile, and its holds with it
+            self._named = present
             self.left = doubtful + [Unsettled(each) for each in settlements]
             self._is_sent = True
             self.call.settle(settlements, receipt)
@@ -193,24 +172,28 @@ class PendingEnd:
             raise
         self._is_sent = False
 
-    def _as_of_now(self, settlements: Iterable[Settlement]) -> tuple[Settlement, ...]:
+    def _as_of_now(
+        self, settlements: Iterable[Settlement], present: Iterable[tuple[HeldQuotas, Holds]]
+    ) -> tuple[Settlement, ...]:
         """Return settlements with the present names of their holds, without expired slots.
 
         Slots return by themselves when they expire; then others may hold them.
         """
-        found, places, now_ms = list[Settlement](), {}, self.call.charging.clock()
+        names = {
+            id(old): new
+            for (_, named), (_, now) in zip(self._named, present, strict=True)
+            for olds, news in zip(named, now, strict=True)
+            for old, new in zip(olds, news, strict=True)
+        }
+        found, now_ms = list[Settlement](), self.call.charging.clock()
         for settlement in settlements:
-            quotas = []
-            for each in settlement.quotas:
-                place = self._places.get(id(each.hold))
-                hold = each.hold if place is None else place.hold
-                if place is not None:
-                    places[id(hold)] = place
-                quotas.append(each._replace(hold=hold))
+            quotas = [
+                each._replace(hold=names.get(id(each.hold), each.hold))
+                for each in settlement.quotas
+            ]
             slots = [hold for hold in settlement.released if not is_lost(hold.expires_ms, now_ms)]
             if settlement.amounts_milli or settlement.admitted or quotas or slots:
                 found.append(replace(settlement, quotas=tuple(quotas), released=tuple(slots)))
-        self._places = places
         return tuple(found)
 
 

@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from zae_limiter.admission.request import Fate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
         Renewal,
         RenewalOutcome,
         Settlement,
-        Unsettled,
     )
     from zae_limiter.admission.thresholds import OnExhausted, OnThreshold, RejectingQuota
     from zae_limiter.clock import Clock, Deadline
@@ -36,6 +37,30 @@ if TYPE_CHECKING:
     from zae_limiter.models.entity import Entity, Namespace
     from zae_limiter.runtime.finishing import Receipt
     from zae_limiter.usage.report import UsageReport
+
+
+class Doubt(Protocol):
+    """A write whose outcome nobody has told."""
+
+    def look_up(self) -> Fate:
+        """Ask the store what became of the write; raise an outage."""
+
+
+class NoTrace:
+    """A doubt that nothing will ever clear up."""
+
+    def look_up(self) -> Fate:
+        return Fate.NEVER_KNOWN
+
+
+NO_TRACE = NoTrace()
+
+
+class Unsettled(NamedTuple):
+    """A settlement that is not known to be stored."""
+
+    settlement: Settlement
+    doubt: Doubt | None = None  # None if it was certainly not made
 
 
 class BucketStore(Protocol):

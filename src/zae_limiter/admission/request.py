@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from zae_limiter.admission.in_force import InForce, plain_name, stored_units
 from zae_limiter.admission.quotas import NO_CHILD, OfChild, QuotaHold, QuotaSettlement
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 NO_NAMES: frozenset[str] = frozenset()
 NO_AMOUNTS: Mapping[str, int] = {}
-NO_TRACE = "no trace"
 
 
 class BucketChange:
@@ -225,18 +224,6 @@ class Fate(Enum):
     NOT_MADE = "not made"  # and it will not be made any more
     NOT_KNOWN_YET = "not known yet"
     NEVER_KNOWN = "never known"
-
-
-class Unsettled(NamedTuple):
-    """A settlement that is not known to be stored.
-
-    It was certainly not made if there is no ``doubt``. Otherwise ``doubt.look_up()`` asks the store
-    and returns a Fate; in the async tree it has to be awaited. It raises an outage. ``NO_TRACE`` is
-    a doubt that nothing will ever clear up.
-    """
-
-    settlement: Settlement
-    doubt: Any = None
 
 
 @dataclass(slots=True)

@@ -26,7 +26,6 @@ from zae_limiter.admission.request import (
     RenewalOutcome,
     Settlement,
     StaleLimits,
-    Unsettled,
 )
 from zae_limiter.admission.reservation import reserved
 from zae_limiter.admission.slots import slots_in_life, swept
@@ -150,7 +149,7 @@ def settle(
     clock: Callable[[], int],
     noted: TakenTallies | None = None,
     raised: list[Crossing] | None = None,
-) -> tuple[Unsettled, ...]:
+) -> tuple[()]:
     """Write every debt and credit, and the counts that were ``noted`` for these buckets.
 
     It returns that no settlement is left. Thresholds are marked and listed as by ``charge``.

@@ -26,10 +26,10 @@ from zae_limiter._async.engines.items.sharding.shard_reader import ShardReader
 from zae_limiter._async.engines.items.tally_writes import TallyWrites
 from zae_limiter._async.engines.items.threshold_marks import ThresholdMarks
 from zae_limiter._async.engines.items.usage.writing import UsageRows
+from zae_limiter._async.ports import NO_TRACE, Unsettled
 from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.request import (
-    NO_TRACE,
     AcquireEnd,
     ChargeOutcome,
     ChargeRequest,
@@ -37,7 +37,6 @@ from zae_limiter.admission.request import (
     RenewalFailure,
     RenewalOutcome,
     Settlement,
-    Unsettled,
 )
 from zae_limiter.admission.thresholds import OnExhausted, OnThreshold, RejectingQuota
 from zae_limiter.clock import Clock

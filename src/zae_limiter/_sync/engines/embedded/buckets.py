@@ -13,6 +13,7 @@ from itertools import count
 from typing import Any, TypeVar
 
 from zae_limiter._sync.engines.embedded.client import EmbeddedClient, Port, lists, reads
+from zae_limiter._sync.ports import Unsettled
 from zae_limiter._sync.tally_keeper import TallyKeeper
 from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.in_force import InForce
@@ -26,7 +27,6 @@ from zae_limiter.admission.request import (
     RenewalFailure,
     RenewalOutcome,
     Settlement,
-    Unsettled,
 )
 from zae_limiter.admission.thresholds import (
     Crossing,
