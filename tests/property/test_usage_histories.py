@@ -92,6 +92,9 @@ QUOTAS = {
     "buckets are split and merged": Profile(
         quotas=True, theme="merge", reshapes=True, changes=False, steps=60
     ),
+    "windows are topped up": Profile(
+        quotas=True, theme="top_up", faults=0.1, steps=60, skew_s=0.0, changes=False, removals=False
+    ),
     "limits change": Profile(quotas=True, theme="configure", changes=True, steps=60),
 }
 # The guard that is missing, and the histories that find it.

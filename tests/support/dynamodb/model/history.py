@@ -261,7 +261,7 @@ class History:
     def _kinds(self) -> dict[str, int]:
         profile = self.profile
         kinds = {"acquire": 60, "burst": 12, "expire": 2}
-        kinds |= {} if profile.quotas else {"query": 8}
+        kinds |= {"top_up": 3, "reset": 1} if profile.quotas else {"query": 8}
         if profile.reshapes:
             kinds |= {"split": 8, "merge": 6}
         if profile.changes:
@@ -286,7 +286,9 @@ class History:
         if how < 18 and chance.random() < 0.9:  # the next border, or just before or after it
             border_s = (now_s // HOUR_S + 1) * HOUR_S
             return max(0.0, border_s - now_s + chance.uniform(-0.05, 0.05))
-        return chance.random() * chance.choice(LONG_GAPS_S)
+        # A process that has crashed goes on to renew its holds, twice a minute, and reaches nobody.
+        longest = LONG_GAPS_S[:3] if self.profile.quotas else LONG_GAPS_S
+        return chance.random() * chance.choice(longest)
 
     def spawn(self, member: Member, work: Coroutine[Any, Any, Any]) -> None:
         """Run in the background, as a task of that process."""
@@ -406,7 +408,7 @@ class History:
 
     def _quota(self) -> Limit:
         amount, per = self.chance.choice((700, 3000)), self.chance.choice(("hour", "day", "year"))
-        return Limit.quota("tpm", amount, per=per, hold_ttl=self.chance.choice((10, 60)))
+        return Limit.quota("tpm", amount, per=per, hold_ttl=self.chance.choice((60, 3600)))
 
     async def _configure(self, member: Member) -> None:
         chance = self.chance
@@ -453,6 +455,18 @@ class History:
     async def _lifted(self, member: Member, entity: str, resource: str) -> None:
         with self.pauses.lifting(entity, resource):
             await member.limiter.pause(entity, resource, 0)
+
+    async def _top_up(self, member: Member) -> None:
+        entity, resource = self._any_bucket()
+        added = {"tpm": self.chance.choice((1, 40, 500))}
+        self.note(f"  {entity} {resource} {added}")
+        self.spawn(member, member.repo.top_up(entity, resource, added))
+
+    async def _reset(self, member: Member) -> None:
+        entity, resource = self._any_bucket()
+        self.note(f"  {entity} {resource}")
+        self.quotas.renew(entity, resource)
+        self.spawn(member, member.repo.reset_bucket(entity, resource))
 
     def _any_bucket(self) -> tuple[str, str]:
         return self.chance.choice((CHILD, OTHER, PARENT)), self.chance.choice(RESOURCES)
@@ -652,7 +666,7 @@ class History:
 
     def _pending_ends(self) -> int:
         """Return how many ends of blocks are stored later, since their writes have failed."""
-        return sum(each.repo.pending_settlements for each in (*self.members, *self.leaving))
+        return sum(each.repo.pending_settlements for each in self.members)
 
     async def _check_at_rest(self) -> None:
         if self.table.invalid:

@@ -12,18 +12,23 @@ FIRST_SHARD = "#0"  # has all of a quota
 
 
 class QuotaCheck:
-    """Follows the quotas of buckets whose windows are never topped up or reset.
+    """Follows the quotas of all buckets.
 
     In the window in which a bucket was made, what is left and what is counted as used add up to
-    the amount, after every write: charges, settlements, renewals, and returns of expired holds.
-    Later windows, and a bucket that was made again, may count costs of calls that began before. No
-    charge leaves less than nothing in any window, and no more is given back than is held.
+    the amount and its top-ups, after every write: charges, settlements, renewals, and returns of
+    expired holds. Later windows, and a bucket that was reset or made again, may count costs of
+    calls that began before. No charge leaves less than nothing in any window, and no more is given
+    back than is held.
     """
 
     def __init__(self) -> None:
         self.writes = self.turns = 0
         self._first: dict[tuple[Bucket, str], int] = {}  # the window in which each was made
-        self._removed: set[Bucket] = set()
+        self._renewed: set[tuple[str, str]] = set()  # entity and resource
+
+    def renew(self, entity: str, resource: str) -> None:
+        """Note that a bucket is reset, or gone: what was used before is forgiven."""
+        self._renewed.add((entity, resource))
 
     def follow(self, changes: list[Change]) -> None:
         for change in changes:
@@ -31,7 +36,7 @@ class QuotaCheck:
             if bucket is None or not change.key[0].endswith(FIRST_SHARD):
                 continue
             if change.new is None:
-                self._removed.add(bucket)
+                self.renew(*bucket[1:])
                 continue
             for name in quotas_of(change.new):
                 self._follow(bucket, name, change.old, change.new)
@@ -52,12 +57,14 @@ class QuotaCheck:
             raise Wrong(f"{bucket} {name}: more is given back than is held: {held}")
         if used < sum(held):
             raise Wrong(f"{bucket} {name}: {used} is used, and {sum(held)} of it held")
-        if admitted(old, new) > 0 and left < 0:
+        takes = old is None or sum(held) > sum(held_of(old, name))
+        if takes and left < 0 and admitted(old, new) > 0:
             raise Wrong(f"{bucket} {name}: a charge leaves {left}")
-        if bucket in self._removed or window != self._first.get(place):
+        if bucket[1:] in self._renewed or window != self._first.get(place):
             return
-        if left + used != amount_of(new, name):
-            raise Wrong(f"{bucket} {name}: {left} is left and {used} used of {new[f'p_{name}']}")
+        amount = amount_of(new, name) + topped_up(new, name)
+        if left + used != amount:
+            raise Wrong(f"{bucket} {name}: {left} is left and {used} used of {amount}")
 
 
 def quotas_of(item: Item) -> list[str]:
@@ -80,13 +87,23 @@ def level(item: Item, name: str) -> int:
 
 
 def held_of(item: Item, name: str) -> list[int]:
-    """Return the amounts that calls hold, by their window and expiry."""
+    """Return the amounts that calls hold, for each window and expiry."""
+    if name not in quotas_of(item):
+        return []
     number = item[f"p_{name}"]["S"].split(":")[1]
     return [
         int(value["N"])
         for each, value in item.items()
-        if each[0] in "yz" and each[1:].partition("_")[0] == number
+        if each[0] == "y" and each[1:].partition("_")[0] == number
     ]
+
+
+def topped_up(item: Item, name: str) -> int:
+    """Return what was added to the running window."""
+    attribute = "z" + item[f"p_{name}"]["S"].split(":")[1]
+    stored = int(item[attribute]["N"]) if attribute in item else 0
+    is_of_window = (SPAN // 2 - stored) // SPAN == window_of(item, name)
+    return stored + window_of(item, name) * SPAN if stored and is_of_window else 0
 
 
 def amount_of(item: Item, name: str) -> int:
