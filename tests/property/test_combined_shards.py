@@ -74,7 +74,7 @@ def counted(hour, rejected):
 def test_rejections_of_the_newest_hour_are_those_of_the_shards_that_it_has_begun_in():
     shards = {Shard(0, 2): counted(7, 3), Shard(1, 4): counted(7, 2), Shard(3, 4): counted(6, 9)}
     whole = combine(shards, {}, 0)
-    assert (whole.window_hour, whole.tally.rejected) == (7, 5)
+    assert (whole.hour, whole.tally.rejected) == (7, 5)
 
 
 # --- waiting

@@ -63,7 +63,7 @@ def test_a_later_hour_closes_the_open_one_and_begins_at_nothing():
 
 def test_an_hour_without_usage_is_closed_without_a_record():
     rolled, closed = roll(bucket(rpm=limit(RPM, 7000, 7000)), NOW_MS + HOUR_MS)
-    assert (rolled.window_hour, closed) == (HOUR + 1, None)
+    assert (rolled.hour, closed) == (HOUR + 1, None)
 
 
 EXPIRED_S, ALIVE_S = NOW_MS // 1000 - 1, NOW_MS // 1000 + 60

@@ -6,7 +6,7 @@ from tests.unit.test_charging import HOUR_MS, NOW, NS, RPM, Store, configured, u
 from zae_limiter.admission.request import AcquireEnd, ChargeRequest, Grant, Rejection
 from zae_limiter.admission.tally import tallies_of
 from zae_limiter.embedded import buckets
-from zae_limiter.embedded.rejection_counts import BATCH, store_noted
+from zae_limiter.embedded.tallies import BATCH, store_noted
 from zae_limiter.models.entity import Namespace
 from zae_limiter.tallies import NotedTallies, TakenTallies
 
@@ -107,7 +107,7 @@ def test_a_late_report_does_not_turn_the_hour_back(store):
     store.now_ms += HOUR_MS
     Store.take(store, LIMITS, rpm=5)
     store.store_noted()
-    assert store.image().window_hour == HOUR + 1
+    assert store.image().hour == HOUR + 1
     assert store.rejected() == {0: 1}
 
 

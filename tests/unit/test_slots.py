@@ -167,7 +167,7 @@ def test_a_limit_of_another_kind_begins_full_and_holds_nothing():
     assert rebase_move("x", before, SLOTS, NOW).applied(before.balance_milli) == 5000
     in_force = InForce((Limit.per_minute("parallel", 9),), ConfigSource.SYSTEM, 1)
     after = rebase(image(2, {LATER: 3}), in_force, NOW)
-    assert after == full_bucket(in_force, NOW)._replace(window_hour=0)
+    assert after == full_bucket(in_force, NOW)._replace(hour=0)
 
 
 def test_all_slots_of_a_split_bucket_stay_in_the_first_shard():

@@ -22,7 +22,7 @@ IMAGE = BucketImage(
     },
     config_version=7,
     expires_ms=1_767_225_607_000,
-    window_hour=490_896,
+    hour=490_896,
     admitted=12,
     admitted_counted=11,
     writes=13,

@@ -198,7 +198,7 @@ class Decision:
             limits,
             version,
             first.in_force.extended_ttl(image.expires_ms, self._now_ms),
-            image.window_hour,
+            image.hour,
             image.admitted + self.admitted,
             image.admitted_counted,
             image.writes + 1,

@@ -58,28 +58,22 @@ class Rate(NamedTuple):
 class LimitState:
     """One limit of a bucket.
 
-    ``consumed_milli`` is the net consumption since the bucket was created, and ``counted_milli`` is
-    the value of ``consumed_milli`` at the beginning of the current usage window. ``quota`` is None
-    unless the limit is a quota. ``number`` is that of the limit's life, which only slots and quotas
-    have: it ends when the limit becomes one of another kind, calendar or currency, and what calls
-    hold of it ends with it. The number is the count of the bucket's writes when the life began, so
-    that no later life under the same name has it again.
+    ``number`` is that of the limit's life, which only slots and quotas have: it ends when the limit
+    becomes one of another kind, calendar or currency, and what calls hold of it ends with it. The
+    number is the count of the bucket's writes when the life began, so that no later life under the
+    same name has it again.
     """
 
     balance_milli: int
     rate: Rate
-    consumed_milli: int = 0
-    counted_milli: int = 0
-    quota: QuotaState | None = None
+    consumed_milli: int = 0  # net, since the bucket was created
+    counted_milli: int = 0  # of that, before the open hour
+    quota: QuotaState | None = None  # None unless the limit is a quota
     number: int = 0
 
 
 class BucketImage(NamedTuple):
     """A whole bucket; ``limits`` is keyed by stored name (see ``InForce.keys``).
-
-    Two fields count in the current usage window. ``through_children`` are the millitokens, by plain
-    name, that children of the entity count as well. ``tally`` counts the acquires that were
-    rejected or have waited, as far as clients have reported them.
 
     ``holds`` are the taken slots of limits on calls in flight, whose balance is the number of free
     slots; None if the bucket has no such limit. ``paused_until_ms`` is the end of a pause, during
@@ -91,12 +85,13 @@ class BucketImage(NamedTuple):
     limits: dict[str, LimitState]
     config_version: int  # the newest that the bucket has seen; 0 if it has limits of calls only
     expires_ms: int | None  # TTL: from this moment on a full bucket may be deleted; None: never
-    window_hour: int  # the hour of the current usage window
-    admitted: int = 0
-    admitted_counted: int = 0
+    hour: int  # the open hour of usage, see ``admission.usage``
+    admitted: int = 0  # acquires since the bucket was created
+    admitted_counted: int = 0  # those of earlier hours
     writes: int = 0
-    through_children: Mapping[str, int] | None = None  # None: nothing
-    tally: Tally = NO_TALLY
+    # What children count as well in the open hour: millitokens by plain name; None: nothing.
+    through_children: Mapping[str, int] | None = None
+    tally: Tally = NO_TALLY  # of the open hour, as far as clients have reported it
     holds: Holds | None = None
     paused_until_ms: int | None = None
     life: str = ""

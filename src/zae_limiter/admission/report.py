@@ -52,7 +52,7 @@ def bucket_states(
     """
     if image.holds:
         image = swept(image, now_ms)
-    tally = image.tally if image.window_hour == now_ms // HOUR_MS else NO_TALLY
+    tally = image.tally if image.hour == now_ms // HOUR_MS else NO_TALLY
     refusal: dict[str, Any] = {}
     if tally.refusals is not None:
         limited_by = tally.refusals.with_names(entity_id, resource).latest

@@ -1,8 +1,9 @@
 """Usage by the hour: one record, whatever it was counted in, and its way out of a bucket.
 
-A bucket counts its open hour. Every write first closes an hour that is over (``roll``), so that all
-consumption since ``counted_milli`` belongs to ``window_hour``. The counters are written together
-with the balance, so every token is counted exactly once.
+A bucket counts its open hour in numbers of its own: what was consumed less what was counted before,
+and likewise the admitted acquires. They are written together with the balance, so every token is
+counted exactly once. A write to an embedded bucket first closes an hour that is over (``roll``); an
+item is turned by the store (``items.buckets.turning``).
 """
 
 from __future__ import annotations
@@ -143,7 +144,7 @@ def open_hour(image: BucketImage) -> HourUsage:
     if through:
         names = {plain_name(key): name for key, name in names.items()} | names
     return HourUsage(
-        image.window_hour,
+        image.hour,
         _named(used, names),
         image.admitted - image.admitted_counted,
         _named(through, names),
@@ -157,7 +158,7 @@ def roll(image: BucketImage, now_ms: int) -> tuple[BucketImage, HourUsage | None
     If the stamp is earlier than the hour, because a clock went back, the hour stays open.
     """
     hour = now_ms // HOUR_MS
-    if hour <= image.window_hour:
+    if hour <= image.hour:
         return image, None
     limits = {
         key: replace(state, counted_milli=state.consumed_milli)
@@ -165,7 +166,7 @@ def roll(image: BucketImage, now_ms: int) -> tuple[BucketImage, HourUsage | None
     }
     rolled = image._replace(
         limits=limits,
-        window_hour=hour,
+        hour=hour,
         admitted_counted=image.admitted,
         through_children=None,
         tally=NO_TALLY,

@@ -39,7 +39,6 @@ from zae_limiter.admission.thresholds import (
 )
 from zae_limiter.admission.usage import HourUsage, late_usage, open_hour, roll, without_holds
 from zae_limiter.embedded.history import record
-from zae_limiter.embedded.rejection_counts import with_noted
 from zae_limiter.embedded.tables import (
     BucketKey,
     BucketRow,
@@ -48,6 +47,7 @@ from zae_limiter.embedded.tables import (
     UndecodedBucket,
     refuse_if_purging,
 )
+from zae_limiter.embedded.tallies import with_noted
 from zae_limiter.models.audit import AuditAction, AuditedChange, pause_event
 from zae_limiter.models.bucket import BucketEntry, BucketState, ResourceCapacity
 from zae_limiter.models.limit import plain_amounts
@@ -81,14 +81,14 @@ def charge(
         _begin(noted, raised)
     now_ms, planned = request.clock(), list[_Planned]()
     for wanted in request.charges:
-        image, window = tables.get_bucket(namespace_id, wanted.entity_id, wanted.resource), None
+        image, closed = tables.get_bucket(namespace_id, wanted.entity_id, wanted.resource), None
         if image is not None:
-            image, window = roll(image, now_ms)
+            image, closed = roll(image, now_ms)
         target = prepared(image, wanted.of_request(request), now_ms)
         if target is None:
             assert image is not None, "an absent bucket has no configuration"
             return StaleLimits(image.config_version)
-        planned.append((wanted, decide(target, (wanted,), now_ms), window, image))
+        planned.append((wanted, decide(target, (wanted,), now_ms), closed, image))
         if image is None:
             refuse_if_purging(tables, namespace_id)
     for _, decision, _, _ in planned:
@@ -96,7 +96,7 @@ def charge(
             return _rejection(tables, namespace_id, planned, now_ms)
     images: list[BucketImage] = []
     granted = Grant(request.charges, images)
-    for position, (wanted, decision, window, _) in enumerate(planned):
+    for position, (wanted, decision, closed, _) in enumerate(planned):
         image = decision.after()
         if decision.has_slots or decision.has_quotas:
             image = _with_holds(granted, position, decision, image)
@@ -106,7 +106,7 @@ def charge(
             image = _with_marks(wanted, image, now_ms, raised)
         if wanted.is_debt and not fits(decision.image, wanted.amounts_milli, now_ms):
             granted.would_reject = True
-        _write(tables, namespace_id, wanted.entity_id, wanted.resource, image, closed=window)
+        _write(tables, namespace_id, wanted.entity_id, wanted.resource, image, closed=closed)
         images.append(image)
     if request.charges[0].until_ms is not None:
         place = images[0].writes, 0
@@ -159,7 +159,7 @@ def settle(
     now_ms = clock()
     for settlement in settlements:
         entity_id, resource = settlement.entity_id, settlement.resource
-        image, window = _rolled(tables.get_bucket(namespace_id, entity_id, resource), now_ms)
+        image, closed = _rolled(tables.get_bucket(namespace_id, entity_id, resource), now_ms)
         if image is None and tables.is_purging(namespace_id):
             continue
         if image is not None:
@@ -176,7 +176,7 @@ def settle(
             after = _with_noted(tables, namespace_id, settlement, after, noted)
         if settlement.quotas:
             after = _with_marks(settlement, after, now_ms, raised)
-        _write(tables, namespace_id, entity_id, resource, after, closed=window)
+        _write(tables, namespace_id, entity_id, resource, after, closed=closed)
     return ()
 
 
@@ -226,11 +226,11 @@ def mark_exhausted(
     marked = []
     for each in rejected:
         entity_id, resource = each.entity_id, each.resource
-        image, window = _rolled(tables.get_bucket(namespace_id, entity_id, resource), now_ms)
+        image, closed = _rolled(tables.get_bucket(namespace_id, entity_id, resource), now_ms)
         after = None if image is None else with_exhausted(each, image, now_ms)
         if after is not None:
             image, exhaustion = after
-            _write(tables, namespace_id, entity_id, resource, image, closed=window)
+            _write(tables, namespace_id, entity_id, resource, image, closed=closed)
             marked.append(exhaustion)
     return marked
 
@@ -245,11 +245,11 @@ def renew(
     now_ms, outcomes = clock(), list[RenewalOutcome]()
     for renewal in renewals:
         entity_id, resource = renewal.entity_id, renewal.resource
-        image, window = _rolled(tables.get_bucket(namespace_id, entity_id, resource), now_ms)
+        image, closed = _rolled(tables.get_bucket(namespace_id, entity_id, resource), now_ms)
         decision = decide(image, (renewal,), now_ms)
         moments = decision.renewed(0)
         if any(moments):
-            _write(tables, namespace_id, entity_id, resource, decision.after(), closed=window)
+            _write(tables, namespace_id, entity_id, resource, decision.after(), closed=closed)
         outcomes.append(moments)
     return outcomes
 
@@ -359,11 +359,11 @@ def capacity(
 
 def reset(tables: Tables, namespace_id: str, change: AuditedChange) -> bool:
     """Fill a bucket; False if there is no bucket, which counts as full."""
-    image, window = _changed_bucket(tables, namespace_id, change)
+    image, closed = _changed_bucket(tables, namespace_id, change)
     if image is None:
         return False
     after, moves = settling.reset(image, change.now_ms)
-    _write_change(tables, namespace_id, change, after, window)
+    _write_change(tables, namespace_id, change, after, closed)
     added = settling.added_milli(moves)
     if any(added.values()):
         details = settling.added_details("forgiven", added, after.limits)
@@ -382,7 +382,7 @@ def top_up(
 
     The window of a quota can be topped up before its first charge: then the bucket is created.
     """
-    image, window = _changed_bucket(tables, namespace_id, change)
+    image, closed = _changed_bucket(tables, namespace_id, change)
     quotas = in_force if in_force is not None and in_force.has_quota_among(amounts) else None
     if image is None:
         if quotas is None:
@@ -392,7 +392,7 @@ def top_up(
     elif quotas is not None and not is_newer(image, quotas):
         image = under_limits(image, quotas, change.now_ms)
     after, moves = settling.top_up(image, amounts, change.now_ms)
-    _write_change(tables, namespace_id, change, after, window)
+    _write_change(tables, namespace_id, change, after, closed)
     added = settling.added_milli(moves)
     if any(added.values()):
         details = {
@@ -415,7 +415,7 @@ def pause(
     A bucket that does not exist is created, under the limits in force, if there are any.
     """
     now_ms = change.now_ms
-    image, window = _changed_bucket(tables, namespace_id, change)
+    image, closed = _changed_bucket(tables, namespace_id, change)
     before_ms = None if image is None else running_pause_ms(image, now_ms)
     paused_ms = settling.paused_until(before_ms, until_ms, now_ms)
     if paused_ms == before_ms:
@@ -424,7 +424,7 @@ def pause(
         refuse_if_purging(tables, namespace_id)
         image = _new_bucket(in_force, paused_ms, now_ms)
     after = image._replace(paused_until_ms=paused_ms, writes=image.writes + 1)
-    _write_change(tables, namespace_id, change, after, window)
+    _write_change(tables, namespace_id, change, after, closed)
     action, details = pause_event(paused_ms)
     record(tables, namespace_id, change, action, details)
     return True
@@ -439,7 +439,7 @@ def _new_bucket(in_force: InForce | None, expires_ms: int | None, now_ms: int) -
 
 
 def drop(tables: Tables, row: BucketRow) -> None:
-    """Delete a bucket; the usage of its open window is kept.
+    """Delete a bucket; the usage of its open hour is kept.
 
     Calls in flight count their costs at their ends.
     """
@@ -452,7 +452,7 @@ def drop(tables: Tables, row: BucketRow) -> None:
 def _changed_bucket(
     tables: Tables, namespace_id: str, change: AuditedChange
 ) -> tuple[BucketImage | None, HourUsage | None]:
-    """Return the bucket of a change, and the usage window that the change closes."""
+    """Return the bucket of a change, and the usage of the hour that the change closes."""
     image = tables.get_bucket(namespace_id, change.subject, change.resource or "")
     return _rolled(image, change.now_ms)
 
@@ -483,11 +483,11 @@ def _rejection(
     With its old rate, a bucket might never hold the amount of a request under larger limits.
     """
     listed: list[LimitStatus] = []
-    for wanted, decision, window, image in planned:
+    for wanted, decision, closed, image in planned:
         listed.extend(statuses(wanted, decision.image, now_ms))
         seen = swept(decision.image, now_ms)
         if image is not None and seen is not image:
-            _write(tables, namespace_id, wanted.entity_id, wanted.resource, seen, closed=window)
+            _write(tables, namespace_id, wanted.entity_id, wanted.resource, seen, closed=closed)
     return Rejection(tuple(with_one_wait(listed, now_ms)))
 
 
@@ -532,7 +532,7 @@ def _write(
     *,
     closed: HourUsage | None,
 ) -> None:
-    """Store a bucket, and the usage of the window that the write closes."""
+    """Store a bucket, and the usage of the hour that the write closes."""
     if closed is not None:
         tables.add_usage(namespace_id, entity_id, resource, closed)
     tables.put_bucket(namespace_id, entity_id, resource, image)

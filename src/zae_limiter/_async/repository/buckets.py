@@ -73,9 +73,9 @@ class BucketMethods(RepositoryMixin):
         image = await context.engine.buckets.get(
             context.namespace_id, entity, check_resource(resource), context.clock
         )
-        if image is None or not image.window_hour:
+        if image is None or not image.hour:
             return None
-        return iso_from_ms(image.window_hour * HOUR_MS)
+        return iso_from_ms(image.hour * HOUR_MS)
 
     async def get_resource_buckets(
         self, resource: str, limit_name: str | None = None

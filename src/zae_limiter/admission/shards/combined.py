@@ -54,7 +54,7 @@ def combine(
         level = sum(level_milli(state, now_ms) for state in states)
         consumed = sum(state.consumed_milli for state in states)
         limits[key] = LimitState(level - accrued_since_epoch(rate, now_ms), rate, consumed)
-    hour = max(image.window_hour for image in images)
+    hour = max(image.hour for image in images)
     whole = CombinedImage(
         limits,
         max(image.config_version for image in images),
@@ -64,7 +64,7 @@ def combine(
         0,
         sum(image.writes for image in images),
         None,
-        total(image.tally for image in images if image.window_hour == hour),
+        total(image.tally for image in images if image.hour == hour),
         holds,
         paused_until_ms(images),
         next((image.life for shard, image in shards.items() if shard.number == 0), ""),

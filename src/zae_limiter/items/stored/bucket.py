@@ -192,7 +192,7 @@ def in_full(item: Item) -> StoredBucket:
         for name, state in bucket.image.limits.items()
     }
     hour = max(hour_of_write(bucket.write_id), bucket.hours.hour)
-    image = bucket.image._replace(limits=limits, window_hour=hour)
+    image = bucket.image._replace(limits=limits, hour=hour)
     if hour == bucket.hours.hour:
         image = image._replace(tally=item_hours.running_tally(item, bucket.hours.indexes))
     return replace(bucket, image=image)

@@ -34,7 +34,7 @@ from zae_limiter.admission.thresholds import (
     RejectingQuota,
 )
 from zae_limiter.clock import Clock, Deadline
-from zae_limiter.embedded import buckets, housekeeping, rejection_counts, retention
+from zae_limiter.embedded import buckets, housekeeping, retention, tallies
 from zae_limiter.exceptions import InfrastructureError
 from zae_limiter.models.audit import AuditedChange
 from zae_limiter.quiet_logging import quiet_logger
@@ -123,15 +123,15 @@ class EmbeddedBuckets(Port):
 
     async def _store_due(self, due: list[BucketKey]) -> None:
         """Store the counts of buckets that no other write has stored in time."""
-        for start in range(0, len(due), rejection_counts.BATCH):
-            batch = due[start : start + rejection_counts.BATCH]
+        for start in range(0, len(due), tallies.BATCH):
+            batch = due[start : start + tallies.BATCH]
             taken = {bucket: self._noted.take(bucket) for bucket in batch}
             noted = {bucket: each for bucket, each in taken.items() if each is not None}
             await self._store(noted)
 
     async def _store_first(self, deadline: Deadline | None = None) -> None:
         """Store the counts that were noted first."""
-        noted = self._noted.take_first(rejection_counts.BATCH)
+        noted = self._noted.take_first(tallies.BATCH)
         if noted:
             await self._store(noted, deadline)
 
@@ -142,7 +142,7 @@ class EmbeddedBuckets(Port):
         receipt: Receipt[None] = Receipt()
         try:
             with suppress(InfrastructureError):
-                operation = rejection_counts.store_noted
+                operation = tallies.store_noted
                 await self._client.write(operation, (noted,), receipt, deadline=deadline)
         finally:
             if not receipt.has_outcome:
@@ -153,7 +153,7 @@ class EmbeddedBuckets(Port):
     async def close(self) -> None:
         """Store all counts that were noted, if the store takes them."""
         self._tallies.close()
-        for _ in range(len(self._noted.by_bucket) // rejection_counts.BATCH + 1):
+        for _ in range(len(self._noted.by_bucket) // tallies.BATCH + 1):
             await self._store_first()
 
     async def delete_expired_buckets(self, now_ms: int) -> None:

@@ -1,4 +1,4 @@
-"""Storing the noted ends of acquires, for buckets that no write of their own has updated."""
+"""Storing noted tallies: with a write to their bucket, or for buckets that nobody writes to."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ BATCH = 200  # buckets of one transaction: a few milliseconds
 def with_noted(
     tables: Tables, bucket: BucketKey, image: BucketImage, noted: NotedTally
 ) -> BucketImage:
-    """Return the bucket with the noted counts of its window; store those of other hours."""
+    """Return the bucket with the noted counts of its hour; store those of other hours."""
     for hour, tally in noted.by_hour.items():
-        if hour == image.window_hour:
+        if hour == image.hour:
             image = image._replace(tally=image.tally.plus(tally))
         else:
             _add_to_row(tables, bucket, hour, tally)
@@ -39,7 +39,7 @@ def store_noted(tables: Tables, noted: dict[BucketKey, NotedTally]) -> None:
 
 def _store(tables: Tables, bucket: BucketKey, hour: int, tally: Tally) -> None:
     image = tables.get_bucket(*bucket)
-    if image is None or hour < image.window_hour:
+    if image is None or hour < image.hour:
         _add_to_row(tables, bucket, hour, tally)
         return
     rolled, closed = roll(image, hour * HOUR_MS)
