@@ -33,7 +33,7 @@ from zae_limiter.items.buckets.planning import ReadFirst, plan
 from zae_limiter.items.buckets.writes import PlannedWrite, WriteContext
 from zae_limiter.items.stored.bucket import EntityLink, StoredBucket
 from zae_limiter.items.stored.keys import BucketId
-from zae_limiter.items.stored.usage.hours import HourState
+from zae_limiter.items.stored.usage.hours import ItemHours
 from zae_limiter.models.timestamps import MILLI
 
 KEY, LIFE, DIGEST = "tokens", "life", "digest"
@@ -62,7 +62,7 @@ class Item(NamedTuple):
         """Return the bucket as the library decodes it."""
         state = LimitState(self.balance, RATE, self.usage, quota=QuotaState(dict(self.holds)))
         image = BucketImage({KEY: state}, IN_FORCE.version, None, 0, life=LIFE)
-        return StoredBucket(image, DIGEST, HourState(LIFE, 0, None, {KEY: 0}, False))
+        return StoredBucket(image, DIGEST, ItemHours(LIFE, 0, None, {KEY: 0}, False))
 
 
 class Held(NamedTuple):

@@ -9,7 +9,7 @@ from zae_limiter import schema
 from zae_limiter.admission.usage import HourUsage, whole_amounts
 from zae_limiter.items.stored.attributes import Item
 from zae_limiter.items.stored.usage import hours
-from zae_limiter.items.stored.usage.hours import HourState
+from zae_limiter.items.stored.usage.hours import ItemHours
 
 STATE = schema.sk_state()
 AUDIT_PREFIX = schema.sk_audit("")
@@ -55,7 +55,7 @@ class ParsedBucketRecord(NamedTuple):
     entity_id: str
     resource: str
     shard_id: int
-    state: HourState | None
+    state: ItemHours | None
 
     @property
     def finished(self) -> HourUsage | None:

@@ -25,14 +25,14 @@ from zae_limiter.items.buckets.outcomes import Applied, outcomes_of_write
 from zae_limiter.items.buckets.planning import NothingToWrite, plan
 from zae_limiter.items.buckets.writes import WriteContext
 from zae_limiter.items.stored.bucket import EntityLink, StoredBucket
-from zae_limiter.items.stored.usage.hours import HourState
+from zae_limiter.items.stored.usage.hours import ItemHours
 
 IN_FORCE = InForce(
     (Limit.per_minute("rpm", 10), Limit.quota("tokens", 10, per="day")), ConfigSource.SYSTEM, 1
 )
 KEYS = IN_FORCE.keys
 RATES = dict(zip(KEYS, IN_FORCE.rates, strict=True))
-HOURS = HourState("0.x", NOW_MS // 3_600_000, None, {"rpm": 0, "tokens": 1}, False)
+HOURS = ItemHours("0.x", NOW_MS // 3_600_000, None, {"rpm": 0, "tokens": 1}, False)
 CAPACITY = 10_000
 GROUPS = 300
 

@@ -24,7 +24,7 @@ from zae_limiter.admission.shards.tree import Shard
 from zae_limiter.bucket import EPOCH_MS
 from zae_limiter.items.buckets.outcomes import applied_outcomes
 from zae_limiter.items.stored.bucket import StoredBucket
-from zae_limiter.items.stored.usage.hours import HourState
+from zae_limiter.items.stored.usage.hours import ItemHours
 from zae_limiter.models.config import ConfigSource
 from zae_limiter.models.limit import Limit
 from zae_limiter.models.status import LimitStatus
@@ -302,7 +302,7 @@ def test_reservations_of_one_write_are_due_in_order():
     in_force = InForce((Limit.custom("x", 20, 20, 1),), ConfigSource.SYSTEM, 1)
     rate = Rate(10_000, 10_000, 1000)  # of one half
     state = LimitState(-accrued_at(rate, NOW_MS) - 3000, rate)
-    hours = HourState("1.x", NOW_MS // 3_600_000, None, {"x": 0}, False)
+    hours = ItemHours("1.x", NOW_MS // 3_600_000, None, {"x": 0}, False)
     bucket = StoredBucket(image_of(state), "digest", hours, shard=Shard(1, 2))
     charge = charge_of(in_force, {"x": 1000})
     waiting = replace(charge, until_ms=NOW_MS + 5000)

@@ -12,10 +12,10 @@ from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.shards.tree import WHOLE, Shard, effective
 from zae_limiter.items.buckets.outcomes import applied_outcomes
 from zae_limiter.items.stored.bucket import StoredBucket
-from zae_limiter.items.stored.usage.hours import HourState
+from zae_limiter.items.stored.usage.hours import ItemHours
 
 NAMES = ("rpm", "tpm")
-HOURS = HourState("0.x", 0, None, {"rpm": 0, "tpm": 1}, False)
+HOURS = ItemHours("0.x", 0, None, {"rpm": 0, "tpm": 1}, False)
 
 
 @st.composite

@@ -15,7 +15,7 @@ from zae_limiter.items.stored import keys
 from zae_limiter.items.stored.bucket import StoredBucket
 from zae_limiter.items.stored.bucket_updates import WriteTrailer, balance_update
 from zae_limiter.items.stored.usage.clauses import HourCounts, HourForm
-from zae_limiter.items.stored.usage.hours import HourState
+from zae_limiter.items.stored.usage.hours import ItemHours
 
 numbers = st.integers(-(10**30), 10**30)
 perhaps = st.none() | numbers
@@ -53,7 +53,7 @@ def hours_and_counts(draw):
     """The hours of an item, and what a write counts in one of the usual forms."""
     keys = draw(st.lists(names, unique=True, min_size=1, max_size=4))
     slots = {key: slot for slot, key in enumerate(keys, start=draw(st.integers(0, 2)))}
-    state = HourState("0.Ab-_", draw(numbers), None, slots, draw(st.booleans()))
+    state = ItemHours("0.Ab-_", draw(numbers), None, slots, draw(st.booleans()))
     form = draw(st.sampled_from([HourForm.COUNT, HourForm.LATE, HourForm.TURN]))
     through = draw(st.dictionaries(st.sampled_from(keys), numbers, max_size=3))
     small = st.integers(0, 3)

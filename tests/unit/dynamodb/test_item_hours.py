@@ -47,7 +47,7 @@ def turned_item():
 
 def test_the_state_has_the_slots_by_stored_name():
     slots = {"rpm": 0, "rpm~0123": 3, "tpm": 1}
-    state = hours.HourState("2.abc", 11, FINISHED, slots, has_children=True, used_by_children={0})
+    state = hours.ItemHours("2.abc", 11, FINISHED, slots, has_children=True, used_by_children={0})
     assert hours.decode(turned_item()) == state
 
 

@@ -22,12 +22,12 @@ from zae_limiter.items.counters import Counters
 from zae_limiter.items.rejection_cache import RejectionCache
 from zae_limiter.items.stored.bucket import EntityLink, StoredBucket, paused_digest
 from zae_limiter.items.stored.keys import Key
-from zae_limiter.items.stored.usage.hours import HourState
+from zae_limiter.items.stored.usage.hours import ItemHours
 from zae_limiter.models.config import ConfigSource
 from zae_limiter.models.limit import Limit
 
 UNTIL_MS = NOW_MS + 30_000
-HOURS = HourState("0.x", NOW_MS // 3_600_000, None, {"rpm": 0, "tpm": 1}, False)
+HOURS = ItemHours("0.x", NOW_MS // 3_600_000, None, {"rpm": 0, "tpm": 1}, False)
 CHARGE = charge_of(IN_FORCE, dict.fromkeys(IN_FORCE.keys, 1000))
 DEBT = settlement_of(IN_FORCE, {"rpm": 1000})
 KEY = Key("p", "s")

@@ -13,11 +13,11 @@ from zae_limiter.items.buckets.cache import CachedBucket, FreshBucket
 from zae_limiter.items.buckets.planning import NothingToWrite, plan
 from zae_limiter.items.buckets.writes import WriteContext
 from zae_limiter.items.stored.bucket import EntityLink, StoredBucket
-from zae_limiter.items.stored.usage.hours import HourState
+from zae_limiter.items.stored.usage.hours import ItemHours
 
 SHARD = Shard(0, 2)
 WHOLE_RATES = dict(zip(IN_FORCE.keys, IN_FORCE.rates, strict=True))
-HOURS = HourState("0.x", NOW_MS // 3_600_000, None, {"rpm": 0, "tpm": 1}, False)
+HOURS = ItemHours("0.x", NOW_MS // 3_600_000, None, {"rpm": 0, "tpm": 1}, False)
 BUCKET = StoredBucket(
     full_bucket(IN_FORCE.at(SHARD), NOW_MS), "d", HOURS, 1, "op", SHARD, WHOLE_RATES
 )

@@ -14,7 +14,7 @@ from zae_limiter.items.counters import Counters
 from zae_limiter.items.rejection_cache import Prospect, RejectionCache
 from zae_limiter.items.stored.bucket import StoredBucket
 from zae_limiter.items.stored.keys import BucketId
-from zae_limiter.items.stored.usage.hours import HourState
+from zae_limiter.items.stored.usage.hours import ItemHours
 from zae_limiter.models.config import ConfigSource
 
 NOW_MS = 1_800_000_000_000
@@ -22,7 +22,7 @@ BUCKET_ID = BucketId("ns", "user-1", "gpt-4")
 IN_FORCE = InForce(
     (Limit.per_minute("rpm", 10), Limit.per_minute("tpm", 100)), ConfigSource.SYSTEM, 1
 )
-HOURS = HourState("0.x", NOW_MS // 3_600_000, None, {"rpm": 0, "tpm": 1}, False)
+HOURS = ItemHours("0.x", NOW_MS // 3_600_000, None, {"rpm": 0, "tpm": 1}, False)
 
 
 def _charge(rpm: int, tpm: int) -> PendingChange:

@@ -13,7 +13,7 @@ from zae_limiter.items.stored.usage.clauses import HourCounts, HourForm
 from zae_limiter.items.stored.usage.day_row import day_of
 from zae_limiter.items.stored.usage.hours import (
     TURN_MARK,
-    HourState,
+    ItemHours,
     decode_rejections,
     encode_rejections,
 )
@@ -47,7 +47,7 @@ class Turn(NamedTuple):
     """
 
     write_id: str
-    store_first: HourState | None = None
+    store_first: ItemHours | None = None
     begins_hour: BegunHour | None = None
 
 

@@ -48,7 +48,7 @@ from zae_limiter.items.stored.update import ItemUpdate
 from zae_limiter.items.stored.usage.clauses import HourCounts, HourForm
 from zae_limiter.items.stored.usage.hours import (
     TURN_MARK,
-    HourState,
+    ItemHours,
     encode_rejections,
     new_origin,
 )
@@ -86,7 +86,7 @@ class PlannedWrite:
     may_leave_debt: bool = True
     previous_write_id: str | None = None
     guarded_retry: Callable[[], ItemUpdate] | None = None
-    store_first: HourState | None = None
+    store_first: ItemHours | None = None
     begins_hour: BegunHour | None = None
     structural: bool = False
     gives: bool = False

@@ -43,7 +43,7 @@ from zae_limiter.items.stored.usage.hours import (
     HOUR,
     ORIGIN,
     TURN_MARK,
-    HourState,
+    ItemHours,
     new_origin,
 )
 
@@ -152,7 +152,7 @@ class Gathering(NamedTuple):
     """
 
     actions: list[ItemWrite]
-    store_first: dict[int, HourState]
+    store_first: dict[int, ItemHours]
     begins_hours: dict[int, BegunHour]
 
 

@@ -72,7 +72,7 @@ from zae_limiter.items.stored.usage.hours import (
     ORIGIN,
     QUOTA,
     TURN_MARK,
-    HourState,
+    ItemHours,
 )
 from zae_limiter.items.stored.values import is_item
 from zae_limiter.models.timestamps import MILLI
@@ -106,7 +106,7 @@ class StoredBucket:
 
     image: BucketImage
     digest: str
-    hours: HourState
+    hours: ItemHours
     generation: int = 0
     write_id: str = ""
     shard: Shard = WHOLE
@@ -283,7 +283,7 @@ def _limits(item: Item, indexes: Mapping[str, int]) -> dict[str, LimitState]:
     return limits
 
 
-def _absent(hours: HourState) -> tuple[str, ...]:
+def _absent(hours: ItemHours) -> tuple[str, ...]:
     """Return the attributes whose appearance means that children have begun to count."""
     if hours.has_children:
         return ()

@@ -64,7 +64,7 @@ _CONSUMED, _PARAMETERS = "c_", "p_"  # as items.bucket, which imports this modul
 _ORIGIN_BYTES = 6  # 48 bits: an origin must differ from all others of the same item in one hour
 
 
-class HourState(NamedTuple):
+class ItemHours(NamedTuple):
     """The hours that an item counts, and the indexes of its limits by stored name."""
 
     origin: str
@@ -143,11 +143,11 @@ def _parameter_names(names: tuple[str, ...]) -> list[str]:
     return [name for name in names if name[:2] == _PARAMETERS]
 
 
-def decode(item: Item) -> HourState:
+def decode(item: Item) -> ItemHours:
     """Return the hours of a bucket item."""
     indexes = limit_indexes_of(item)
     through = through_children(item, indexes)
-    return HourState(
+    return ItemHours(
         text(item[ORIGIN]),
         integer(item[HOUR]),
         finished_hour(item, indexes),
@@ -157,12 +157,12 @@ def decode(item: Item) -> HourState:
     )
 
 
-def decode_without_children(item: Item, before: HourState) -> HourState:
+def decode_without_children(item: Item, before: ItemHours) -> ItemHours:
     """Return the hours of an item in which no child counts.
 
     ``before`` is an earlier state with the same origin and limits.
     """
-    return HourState(
+    return ItemHours(
         before.origin,
         integer(item[HOUR]),
         finished_hour(item, before.indexes),
@@ -242,7 +242,7 @@ def finished_hour(item: Item, indexes: Mapping[str, int]) -> HourUsage | None:
     )
 
 
-def still_holds_finished(item: Item | None, before: HourState) -> bool | None:
+def still_holds_finished(item: Item | None, before: ItemHours) -> bool | None:
     """Return whether an item still holds the finished hour of ``before``, an earlier state of it.
 
     False if an aggregator has cleared it. None if that cannot be told: the item is gone or has
@@ -289,7 +289,7 @@ def decode_rejections(stored: str, indexes: Mapping[str, int]) -> Tally:
     return Tally(asked=asked, refusals=refused)
 
 
-def clear(key: Key, state: HourState) -> ItemUpdate:
+def clear(key: Key, state: ItemHours) -> ItemUpdate:
     """Remove the stored finished hour of ``state``, unless another hour has replaced it."""
     assert state.finished is not None
     update = ItemUpdate(key, is_usual=True)
@@ -300,7 +300,7 @@ def clear(key: Key, state: HourState) -> ItemUpdate:
     return update
 
 
-def finished_attributes(state: HourState) -> list[str]:
+def finished_attributes(state: ItemHours) -> list[str]:
     """Return the names of all attributes of a finished hour."""
     names = [FINISHED, FINISHED_ADMITTED, *FINISHED_TALLY, FINISHED_REJECTIONS]
     for index in state.indexes.values():

@@ -15,7 +15,7 @@ from zae_limiter.items.buckets.turning import BegunHour
 from zae_limiter.items.stored.keys import BucketId, ShardId
 from zae_limiter.items.stored.update import ItemUpdate
 from zae_limiter.items.stored.usage import day_row
-from zae_limiter.items.stored.usage.hours import HourState
+from zae_limiter.items.stored.usage.hours import ItemHours
 from zae_limiter.quiet_logging import quiet_logger
 from zae_limiter.runtime.bounded import BoundedDict
 from zae_limiter.store_errors import NoAnswer, NotSent, ServerFault
@@ -42,7 +42,7 @@ class UsageRows:
     def kept_days(self) -> int:
         return self._table.usage_days
 
-    def store(self, shard_id: ShardId, hours: HourState, deadline: Deadline) -> bool:
+    def store(self, shard_id: ShardId, hours: ItemHours, deadline: Deadline) -> bool:
         """Store the finished hour of an item; returns when that is certain.
 
         True if it was stored before, by another client that is probably about to turn the bucket,
