@@ -155,6 +155,14 @@ class SyncLease:
     def _bucket(self) -> tuple[str, str]:
         return self._call.entity_id, self._call.resource
 
+    def _opened_call(self) -> AcquireCall:
+        """Return a call of the acquire whose repository is open, if any is.
+
+        After an outage at first only the resources that have taken tokens have opened it.
+        """
+        opened = [part._call for part in self._parts() if part._call.repository is not None]
+        return opened[0] if opened else self._call
+
     def _parts(self) -> tuple[SyncLease, ...]:
         """Return the leases of all resources, this one first."""
         return (self, *self._further)
@@ -209,7 +217,7 @@ class SyncLease:
         from zae_limiter.headers import rate_limit_headers  # few programs need it
 
         statuses = self.statuses
-        now_ms = self._call.charging.clock() if statuses else 0
+        now_ms = self._opened_call().charging.clock() if statuses else 0
         return rate_limit_headers(statuses, style, now_ms=now_ms)
 
     def adjust(self, amounts: Mapping[str, Amount] | None = None, /, **named: Amount) -> None:
@@ -396,7 +404,8 @@ class SyncLease:
                 settlements += part._settlements_at_end(failed)
         if settlements or ended.has_outcome:
             quotas = [held for part in self._parts() for held in part._quotas or ()]
-            self._call.settle_quietly(tuple(settlements), ended, quotas, self._slots_are_back)
+            call = self._opened_call()
+            call.settle_quietly(tuple(settlements), ended, quotas, self._slots_are_back)
         self._slots_are_back()
 
     def _slots_are_back(self) -> None:

@@ -9,8 +9,15 @@ from zae_limiter_contract.stopwatch import Stopwatch
 
 from tests.integration.dynamodb.failures.timing import TIMEOUT_S
 from tests.support.dynamodb.seen import Seen
+from tests.support.dynamodb.tables import store_url
 from tests.support.dynamodb.world import USER, seen, together
-from zae_limiter import Limit, PermissionDenied, RateLimiterUnavailable, RateLimitExceeded
+from zae_limiter import (
+    Limit,
+    PermissionDenied,
+    RateLimiter,
+    RateLimiterUnavailable,
+    RateLimitExceeded,
+)
 
 # In the order of keys: the budget is charged first, the model second.
 ALL, MODEL = "all-models", "gpt-4"
@@ -223,3 +230,20 @@ async def test_settlements_of_all_resources_are_made_once(admin, client, proxy):
     assert await levels(admin) == (8, 6)
     assert await budget(admin) == (Decimal("0.25"), Decimal(0))
     assert client.repo.lost_settlements == 0
+
+
+async def test_a_further_resource_is_charged_if_the_store_could_not_be_opened_before(
+    world, admin, proxy
+):
+    url, options = store_url(world.table, proxy.url), {"namespace": world.namespace}
+    options |= {"clock": world.clock, "request_timeout": 10, "on_unavailable": "allow"}
+    async with RateLimiter(url=url, auto_update=False, **options) as limiter:
+        block = limiter.acquire(USER, MODEL, {"rpm": 1}, also={ALL: {"rpm": 1}})
+        with proxy.refusing():
+            lease = await block.__aenter__()
+        further = lease.resource(ALL)
+        await further.consume(rpm=3)
+        assert lease.headers()
+        await further.settle(rpm=2)
+        await block.__aexit__(None, None, None)
+    assert (await admin.limiter.available(USER, ALL))["rpm"] == 8
