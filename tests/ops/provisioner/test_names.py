@@ -3,7 +3,7 @@
 import zae_limiter_provisioner
 from zae_limiter_ops.manifest.state import Managed
 from zae_limiter_provisioner import (
-    BucketChange,
+    Change,
     EntityDecl,
     LimitDecl,
     LimitsManifest,
@@ -16,7 +16,7 @@ from zae_limiter_provisioner import (
 def test_the_package_has_the_documented_names():
     assert set(zae_limiter_provisioner.__all__) == {
         "ApplyResult",
-        "BucketChange",
+        "Change",
         "EntityDecl",
         "LimitDecl",
         "LimitsManifest",
@@ -36,7 +36,7 @@ def test_declarations_are_compared_with_what_is_stored():
         entities={"user": EntityDecl({"api": ResourceDecl(limits)})},
     )
     changes = compute_diff(manifest, Managed(), {})
-    assert all(isinstance(change, BucketChange) for change in changes)
+    assert all(isinstance(change, Change) for change in changes)
     assert [str(change.target) for change in changes] == [
         "system",
         "resource api",
