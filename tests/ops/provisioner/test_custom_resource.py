@@ -1,59 +1,16 @@
 """CloudFormation is always answered, whatever happens; the ids of its resource are stable."""
 
-import http.server
 import json
-import threading
 
 import pytest
 
+from tests.ops.provisioner.invocations import Context, Inbox
 from zae_limiter.exceptions import InfrastructureError
 from zae_limiter_provisioner import actions, custom_resource, handler
 from zae_limiter_provisioner.custom_resource import ResourceOutcome, ResourceRequest
 
 MANIFEST = {"system": {"limits": {"rpm": 5}}}
 STACK_ID = "arn:aws:cloudformation:us-east-1:123456789012:stack/my-limits/0815"
-
-
-class Inbox(http.server.ThreadingHTTPServer):
-    """Receives the answers of custom resources, as S3 does for CloudFormation."""
-
-    daemon_threads = True
-
-    def __init__(self):
-        super().__init__(("127.0.0.1", 0), Putting)
-        self.answers = []
-        self.lengths = []  # bytes of each answer
-        self.refusals = 0  # how many requests are refused first
-
-    @property
-    def url(self):
-        return f"http://127.0.0.1:{self.server_address[1]}/answer?Signature=a%2Bb"
-
-
-class Putting(http.server.BaseHTTPRequestHandler):
-    def do_PUT(self):
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        self.server.lengths.append(len(body))
-        if self.server.refusals:
-            self.server.refusals -= 1
-            self.send_error(503)
-            return
-        self.server.answers.append((self.path, self.headers["Content-Type"], json.loads(body)))
-        self.send_response(200)
-        self.end_headers()
-
-    def log_message(self, *args):
-        pass
-
-
-@pytest.fixture
-def inbox():
-    with Inbox() as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-        thread.start()
-        yield server
-        server.shutdown()
-        thread.join()
 
 
 @pytest.fixture(autouse=True)
@@ -64,16 +21,6 @@ def environment(monkeypatch):
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
-
-
-class Context:
-    """Lambda's context of an invocation, with the remaining time."""
-
-    def __init__(self, seconds):
-        self.seconds = seconds
-
-    def get_remaining_time_in_millis(self):
-        return self.seconds * 1000
 
 
 def event(inbox, kind="Create", **more):

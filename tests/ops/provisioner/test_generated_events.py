@@ -1,14 +1,13 @@
 """Whatever an event contains, the function answers it in the documented form."""
 
 import json
-import threading
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from zae_limiter_contract.stopwatch import Stopwatch
 
-from tests.ops.provisioner.test_custom_resource import Context, Inbox
+from tests.ops.provisioner.invocations import Context
 from tests.support.generated import examples, spoiled, texts
 from zae_limiter.clock import Deadline
 from zae_limiter_provisioner import actions, handler
@@ -88,16 +87,6 @@ def environment(monkeypatch):
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
-
-
-@pytest.fixture
-def inbox():
-    with Inbox() as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-        thread.start()
-        yield server
-        server.shutdown()
-        thread.join()
 
 
 @examples(100)
