@@ -24,6 +24,7 @@ from zae_limiter.admission.shards.spreading import repayment, taking
 from zae_limiter.admission.shards.tree import Shard
 from zae_limiter.admission.slots import STEPS, SlotHold
 from zae_limiter.admission.tally import Tally
+from zae_limiter.admission.usage import HourUsage
 from zae_limiter.dynamodb.expressions import action as action_of
 from zae_limiter.items.buckets import pauses, writes
 from zae_limiter.items.buckets.cache import NEVER_SEEN, FreshBucket
@@ -291,9 +292,9 @@ def gathers(name):
             key = keys.bucket(*BUCKET_ID, bucket.shard.number)
             parts.append(ShardMoves(key, bucket.stored, moves, slot_writes))
         through = dict.fromkeys(shards[0].in_force.keys, 1000) if given["children"] else {}
-        gathered = transactions.gather(
-            parts, "mark", 1, now_ms=shards[0].now_ms, usage_ms=HOUR_MS, through_milli=through
-        )
+        now_ms = shards[0].now_ms
+        added = HourUsage(now_ms // HOUR_MS, {}, 1, through)
+        gathered = transactions.gather(parts, "mark", added, now_ms=now_ms, usage_ms=HOUR_MS)
         yield from gathered.actions
 
 
@@ -310,7 +311,9 @@ def repayments(name):
         ShardMoves(keys.bucket(*BUCKET_ID, shard.number), shards[shard].stored, moves)
         for shard, moves in repayment(images, 0, NOW_MS).items()
     ]
-    gathered = transactions.gather(parts, "mark", 0, now_ms=NOW_MS + HOUR_MS, usage_ms=HOUR_MS)
+    later_ms = NOW_MS + HOUR_MS
+    added = HourUsage(later_ms // HOUR_MS)
+    gathered = transactions.gather(parts, "mark", added, now_ms=later_ms, usage_ms=HOUR_MS)
     yield from gathered.actions
 
 

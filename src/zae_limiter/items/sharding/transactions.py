@@ -18,7 +18,6 @@ from zae_limiter.admission.quotas import HoldWrite
 from zae_limiter.admission.shards import split_merge
 from zae_limiter.admission.shards.tree import Shard, live
 from zae_limiter.admission.slots import SlotWrite
-from zae_limiter.admission.tally import NO_TALLY, Tally
 from zae_limiter.admission.usage import NO_AMOUNTS, HourUsage
 from zae_limiter.items.buckets.cache import FreshBucket
 from zae_limiter.items.buckets.turning import BegunHour, hour_counts, is_over, turn_of
@@ -159,34 +158,27 @@ class Gathering(NamedTuple):
 def gather(
     parts: Iterable[ShardMoves],
     write_id: str,
-    admitted: int,
+    added: HourUsage,
     *,
     now_ms: int,
     usage_ms: int,
-    through_milli: Mapping[str, int] = NO_AMOUNTS,
-    elsewhere: int = 0,
 ) -> Gathering:
-    """Make the moves of several shards at once; the first one counts the admission.
+    """Make the moves of several shards at once.
 
-    ``through_milli`` are the amounts of rates that a child counts, too, and ``elsewhere`` the
-    admission if it is a call of another bucket.
+    ``added`` is what they add to the hour besides: the first one counts the acquire, and each one
+    the part of its own moves that comes through children, by stored name.
     """
-    gathering, through_left = Gathering([], {}, {}), dict(through_milli)
+    gathering, through_left = Gathering([], {}, {}), dict(added.through_children)
     for part in parts:
-        bucket, first = part.bucket, not gathering.actions
-        trailer = WriteTrailer.to(bucket, write_id, admitted if first else 0)
-        counts = None
-        tally = Tally(elsewhere=elsewhere) if elsewhere and first else NO_TALLY
-        is_counted = bool(through_milli or part.through_milli) or not tally.is_empty
+        bucket, counts = part.bucket, None
+        of_part = HourUsage(added.hour) if gathering.actions else added
+        trailer = WriteTrailer.to(bucket, write_id, of_part.admitted)
+        is_counted = bool(added.through_children or part.through_milli)
+        is_counted = is_counted or not of_part.tally.is_empty
         if is_counted or is_over(bucket, now_ms, usage_ms):
             through = {**_taken_through(part.moves, through_left), **part.through_milli}
-            counts = hour_counts(
-                FreshBucket(bucket),
-                bucket,
-                now_ms,
-                HourUsage(now_ms // HOUR_MS, NO_AMOUNTS, trailer.admitted, through, tally),
-                usage_ms=usage_ms,
-            )
+            of_part = of_part._replace(through_children=through)
+            counts = hour_counts(FreshBucket(bucket), bucket, now_ms, of_part, usage_ms=usage_ms)
             turn = turn_of(bucket, counts, write_id)
             trailer = WriteTrailer.to(bucket, turn.write_id)
             if turn.store_first is not None:

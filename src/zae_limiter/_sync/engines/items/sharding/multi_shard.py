@@ -17,13 +17,15 @@ from zae_limiter._sync.engines.items.port import ItemStore
 from zae_limiter._sync.engines.items.sharding.shard_reader import ReadShard, ShardReader
 from zae_limiter._sync.engines.items.usage.writing import UsageRows
 from zae_limiter.admission.decide import Decision, decide
+from zae_limiter.admission.image import HOUR_MS
 from zae_limiter.admission.moves import Move, Seen, added_move, after, surplus_milli
 from zae_limiter.admission.rebase import has_limits
 from zae_limiter.admission.request import BucketChange, Charge
 from zae_limiter.admission.shards.spreading import gather, place_what_fits, repayment, taking
 from zae_limiter.admission.shards.tree import Shard
 from zae_limiter.admission.slots import swept
-from zae_limiter.admission.usage import NO_AMOUNTS
+from zae_limiter.admission.tally import Tally
+from zae_limiter.admission.usage import HourUsage
 from zae_limiter.clock import Deadline
 from zae_limiter.exceptions import InfrastructureError, RateLimiterUnavailable, ZAELimiterError
 from zae_limiter.items.buckets.cache import BucketCache
@@ -242,17 +244,15 @@ class MultiShardWriter:
         Those of a charge count the acquire, and its amounts that come through a child. A repayment
         between shards counts nothing: the charge has counted them.
         """
-        write_id, change, through = new_write_id(now_ms), of_charge, NO_AMOUNTS
-        if change is not None:
-            through = _through_child(change)
+        write_id, added = new_write_id(now_ms), HourUsage(now_ms // HOUR_MS)
+        if of_charge is not None:
+            added = added._replace(
+                admitted=of_charge.admitted,
+                through_children=_through_child(of_charge),
+                tally=Tally(elsewhere=of_charge.elsewhere),
+            )
         gathering = transactions.gather(
-            parts,
-            write_id,
-            0 if change is None else change.admitted,
-            now_ms=now_ms,
-            usage_ms=self._usage_rows.kept_ms,
-            through_milli=through,
-            elsewhere=0 if change is None else change.elsewhere,
+            parts, write_id, added, now_ms=now_ms, usage_ms=self._usage_rows.kept_ms
         )
         bucket_id = pending.bucket_id
         for number, hours in gathering.store_first.items():
