@@ -16,7 +16,6 @@ from zae_limiter.admission.image import (
     BucketImage,
     LimitState,
     Rate,
-    accrued_since_epoch,
     level_milli,
 )
 from zae_limiter.admission.moves import Move, RateLedger, rebase_move
@@ -176,7 +175,7 @@ def charges(seen: Items, amount: int, stamp: int) -> Iterator[tuple[Part, ...]]:
         ledger = RateLedger(KEY, item.image(number).limits[KEY], at_ms(stamp))
         ledger.charged, ledger.asked = amount, True
         for overflowing in (False, True):
-            moved = ledger.branch(accrued_since_epoch(rate, at_ms(stamp)), overflowing)
+            moved = ledger.branch(overflowing=overflowing)
             yield (_part(number, item, moved, consumed=amount),)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.changes import BYPASS, SHADOW, charge_of, renewal_of, settlement_of
 from zae_limiter import ConfigSource, Limit
-from zae_limiter.admission.decide import decide
+from zae_limiter.admission.decide import after_plain_charge, decide
 from zae_limiter.admission.image import full_balance, is_slots
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.quotas import QuotaHold, QuotaSettlement, current_window
@@ -191,6 +191,24 @@ DEFECTS = {
 @pytest.mark.parametrize("defect", DEFECTS)
 def test_a_store_that_leaves_out_a_part_is_found(defect):
     assert any(not agrees(seed, DEFECTS[defect]) for seed in range(GROUPS))
+
+
+# --- the short cut
+
+
+def test_the_short_cut_of_a_plain_charge_decides_what_the_long_way_does():
+    short_cuts = 0
+    for seed in range(20 * GROUPS):
+        random = Random(seed)
+        in_force, image = random_bucket(random)
+        charge = random_change(random, in_force, image)
+        after = after_plain_charge(image, charge, NOW_MS) if charge.is_charge else None
+        if after is not None:
+            short_cuts += 1
+            long_way = decide(image, [charge], NOW_MS)
+            assert long_way.carried == [0]
+            assert long_way.after() == after, seed
+    assert short_cuts > GROUPS // 10
 
 
 # --- the order of the changes

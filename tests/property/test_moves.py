@@ -64,7 +64,7 @@ def ideal(balance, rate, wanted, now_ms):
 def branch_of(wanted, rate, now_ms, *, overflowing):
     """The move of one guess, whatever the balance is."""
     ledger = wanted.ledger("x", LimitState(0, rate), now_ms)
-    return ledger.branch(accrued(rate, now_ms), overflowing)
+    return ledger.branch(overflowing=overflowing)
 
 
 @given(limits(), wanteds, st.booleans())

@@ -60,8 +60,10 @@ def prepared(image: BucketImage | None, charge: Charge, now_ms: int) -> BucketIm
     A caller that has read the configuration again because of that gets what it has read.
     """
     in_force = charge.in_force
-    if image is not None and is_newer(image, in_force) and not charge.refreshed:
-        return image if has_limits(image, in_force) else None
+    if image is None or has_limits(image, in_force):
+        return image or full_bucket(in_force, now_ms)
+    if is_newer(image, in_force) and not charge.refreshed:
+        return None
     return under_limits(image, in_force, now_ms)
 
 

@@ -23,6 +23,7 @@ from zae_limiter.admission.image import (
     is_split,
     level_milli,
 )
+from zae_limiter.bucket import EPOCH_MS
 
 if TYPE_CHECKING:
     from zae_limiter.admission.request import BucketChange
@@ -78,16 +79,18 @@ class RateLedger:
 
     # Amounts in millitokens. Most ledgers are those of one charge, so they begin as these.
     returned = owed = charged = uncounted = 0
-    asked = is_named = False
+    asked = is_named = is_soft = False
     needed: int | None = None
     room: int | None = None
 
     def __init__(self, key: str, state: LimitState, now_ms: int) -> None:
         self.key = key
         self.state = state
-        self._now_ms = now_ms
-        terms = state.rate.terms
-        self.is_soft = terms is not None and terms.soft
+        rate = state.rate
+        # The balance of a full limit: its capacity, less what has accrued since the epoch.
+        self._full = rate.capacity_milli - (now_ms - EPOCH_MS) * rate.refill_milli // rate.period_ms
+        if rate.terms is not None and rate.terms.soft:
+            self.is_soft = True
 
     def enter(self, change: BucketChange, position: int, amount: int) -> None:
         self.is_named = True
@@ -99,8 +102,12 @@ class RateLedger:
             self.returned -= amount
 
     def open(self, changes: Sequence[BucketChange]) -> int:
-        room = room_milli(self.state, self._now_ms, self.returned)
-        self.room = room if self.is_soft else room - self.owed
+        state = self.state
+        if self.is_soft:
+            self.room = UNBOUNDED
+        else:
+            over = state.balance_milli + self.returned - self._full  # of the capacity, if positive
+            self.room = state.rate.capacity_milli + min(over, 0) - self.owed
         return self.room
 
     def take(self, change: BucketChange, position: int, amount: int, advance: int = 0) -> None:
@@ -130,8 +137,7 @@ class RateLedger:
     def after(self) -> LimitState:
         state, balance, taken = self.state, self.state.balance_milli, self.charged + self.owed
         if taken:  # tokens that overflowed in idle time are lost before anything is taken
-            full = full_balance(state.rate, self._now_ms)
-            balance = min(balance + self.returned, full) - taken
+            balance = min(balance + self.returned, self._full) - taken
         else:
             balance += self.returned
         consumed = state.consumed_milli + taken - self.returned - self.uncounted
@@ -139,35 +145,32 @@ class RateLedger:
 
     def move(self, seen: Seen | None = None) -> Move:
         """Return the move of the limit; without ``seen`` it was read just now."""
-        state, rate = self.state, self.state.rate
-        accrued = accrued_since_epoch(rate, self._now_ms)
-        surplus = state.balance_milli + accrued + self.returned - rate.capacity_milli
+        surplus = self.state.balance_milli + self.returned - self._full
         if surplus > 0 and seen is not None:
-            others = seen.others_milli_per_s.get(self.key, 0)
-            return self.branch(accrued, _outlasts(surplus, rate, seen.age_ms, others))
-        return self.branch(accrued, surplus > 0)
+            rate, others = self.state.rate, seen.others_milli_per_s.get(self.key, 0)
+            return self.branch(overflowing=_outlasts(surplus, rate, seen.age_ms, others))
+        return self.branch(overflowing=surplus > 0)
 
     def first_move(self) -> Move:
         """Return the move of a limit that is absent or full, which are the same."""
-        full = full_balance(self.state.rate, self._now_ms)
+        full = self._full
         return Move(self.key, full, None, 0, full - self.charged - self.owed, self.net_milli)
 
     def blind_move(self) -> Move:
         """Return the move of credits alone, which are the same whatever the limit is."""
         return Move(self.key, None, None, self.returned, None, self.net_milli)
 
-    def branch(self, accrued: int, overflowing: bool) -> Move:
+    def branch(self, *, overflowing: bool) -> Move:
         """Return the move of one branch: a clamp if the limit is overflowing, else a plain one."""
-        rate, taken, returned = self.state.rate, self.charged + self.owed, self.returned
-        consumed = taken - returned - self.uncounted
-        full = rate.capacity_milli - accrued
+        taken, returned, full = self.charged + self.owed, self.returned, self._full
+        capacity, consumed = self.state.rate.capacity_milli, taken - returned - self.uncounted
         needed = taken  # the level that the write requires
         if self.needed is not None:
             needed = self.needed + self.owed
-        if overflowing and taken and (not self.asked or needed <= rate.capacity_milli):
+        if overflowing and taken and (not self.asked or needed <= capacity):
             # clamp: the surplus is cut off before anything is taken
             return Move(self.key, full - returned, None, 0, full - taken, consumed)
-        low_if_asked = needed - returned - accrued if self.asked else None  # enough tokens
+        low_if_asked = full - capacity + needed - returned if self.asked else None  # enough tokens
         high = full - returned if taken else None  # not overfull
         return Move(self.key, low_if_asked, high, returned - taken, None, consumed)
 

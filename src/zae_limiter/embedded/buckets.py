@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from zae_limiter.admission import settle as settling
 from zae_limiter.admission.charge import prepared, statuses, under_limits, with_one_wait
-from zae_limiter.admission.decide import Decision, decide, late_amounts
+from zae_limiter.admission.decide import Decision, after_plain_charge, decide, late_amounts
 from zae_limiter.admission.fit import fits
 from zae_limiter.admission.image import HOUR_MS, BucketImage, running_pause_ms
 from zae_limiter.admission.in_force import InForce
@@ -61,8 +61,16 @@ T = TypeVar("T")
 BATCH = 100  # buckets that are read by key in one transaction
 LIFE_BYTES = 6  # a life must differ from other lives of the same key while their slots are held
 
-# The charge, what was decided, the usage of the hour that it closes, and the bucket as it was read.
-_Planned = tuple[Charge, Decision, HourUsage | None, BucketImage | None]
+
+class _Planned(NamedTuple):
+    """What was decided about one charge. ``decision`` is None if it is plain, and fits."""
+
+    charge: Charge
+    under_limits: BucketImage
+    decision: Decision | None
+    after: BucketImage | None  # None if the charge does not fit
+    closed: HourUsage | None  # the hour of usage that a write closes
+    stored: BucketImage | None
 
 
 def charge(
@@ -88,26 +96,30 @@ def charge(
         if target is None:
             assert image is not None, "an absent bucket has no configuration"
             return StaleLimits(image.config_version)
-        planned.append((wanted, decide(target, (wanted,), now_ms), closed, image))
+        after, decision = after_plain_charge(target, wanted, now_ms), None
+        if after is None:
+            decision = decide(target, (wanted,), now_ms)
+            after = decision.after() if decision.carried else None
+        planned.append(_Planned(wanted, target, decision, after, closed, image))
         if image is None:
             refuse_if_purging(tables, namespace_id)
-    for _, decision, _, _ in planned:
-        if not decision.carried:
-            return _rejection(tables, namespace_id, planned, now_ms)
+    if None in [each.after for each in planned]:
+        return _rejection(tables, namespace_id, planned, now_ms)
     images: list[BucketImage] = []
     granted = Grant(request.charges, images)
-    for position, (wanted, decision, closed, _) in enumerate(planned):
-        image = decision.after()
-        if decision.has_slots or decision.has_quotas:
-            image = _with_holds(granted, position, decision, image)
+    for position, (wanted, target, decision, after, closed, _) in enumerate(planned):
+        assert after is not None, "the charge fits"
+        if decision is not None:
+            after = _with_holds(granted, position, decision, after)  # noqa: PLW2901
         if noted is not None:
-            image = _with_noted(tables, namespace_id, wanted, image, noted)
+            after = _with_noted(tables, namespace_id, wanted, after, noted)  # noqa: PLW2901
         if granted.quota_holds and granted.quota_holds[position]:
-            image = _with_marks(wanted, image, now_ms, raised)
-        if wanted.is_debt and not fits(decision.image, wanted.amounts_milli, now_ms):
-            granted.would_reject = True
-        _write(tables, namespace_id, wanted.entity_id, wanted.resource, image, closed=closed)
-        images.append(image)
+            after = _with_marks(wanted, after, now_ms, raised)  # noqa: PLW2901
+        if wanted.switch is not None and wanted.is_debt:
+            fitted = fits(target, wanted.amounts_milli, now_ms)
+            granted.would_reject = granted.would_reject or not fitted
+        _write(tables, namespace_id, wanted.entity_id, wanted.resource, after, closed=closed)
+        images.append(after)
     if request.charges[0].until_ms is not None:
         place = images[0].writes, 0
         granted.reservation = reserved(images[0], request.charges[0].amounts_milli, place, {})
@@ -483,9 +495,9 @@ def _rejection(
     With its old rate, a bucket might never hold the amount of a request under larger limits.
     """
     listed: list[LimitStatus] = []
-    for wanted, decision, closed, image in planned:
-        listed.extend(statuses(wanted, decision.image, now_ms))
-        seen = swept(decision.image, now_ms)
+    for wanted, target, _, _, closed, image in planned:
+        listed.extend(statuses(wanted, target, now_ms))
+        seen = swept(target, now_ms)
         if image is not None and seen is not image:
             _write(tables, namespace_id, wanted.entity_id, wanted.resource, seen, closed=closed)
     return Rejection(tuple(with_one_wait(listed, now_ms)))
