@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from functools import cache
 from json.encoder import encode_basestring_ascii
-from typing import Any
+from typing import Any, NamedTuple
 
 from zae_limiter.items.stored.attributes import Value, n, s
 from zae_limiter.items.stored.query import AFTER, BEFORE, BETWEEN, PREFIX, ItemQuery
@@ -43,7 +43,16 @@ from zae_limiter.runtime.bounded import BoundedDict
 MAX_TEMPLATES = 4096  # bounds memory; a form is a set of limits and the branch of each
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
-_templates: BoundedDict[tuple[object, ...], str] = BoundedDict(MAX_TEMPLATES)
+
+
+class _Template(NamedTuple):
+    """The body of a request with a gap for each value, and the gaps that are filled with texts."""
+
+    text: str
+    texts: tuple[int, ...]
+
+
+_templates: BoundedDict[tuple[object, ...], _Template] = BoundedDict(MAX_TEMPLATES)
 
 
 def text(update: ItemUpdate, table: str, returns: str = "") -> str:
@@ -51,14 +60,15 @@ def text(update: ItemUpdate, table: str, returns: str = "") -> str:
     if not (update.is_usual and update.values):
         return _encode({"TableName": table, **body(update, returns)})
     form = (table, returns, len(update.names), *update.clauses)
+    filled: list[Any] = [*update.key, *update.names, *update.values]
     template = _templates.get(form)
     if template is None:
-        template = _with_gaps(update, table, returns)
+        texts = tuple([at for at, each in enumerate(filled) if isinstance(each, str)])
+        template = _Template(_with_gaps(update, table, returns), texts)
         _templates.put(form, template)
-    filled: list[Any] = [*update.key, *update.names, *update.values]
-    return template % tuple(
-        [each if type(each) is int else encode_basestring_ascii(each) for each in filled]
-    )
+    for at in template.texts:
+        filled[at] = encode_basestring_ascii(filled[at])
+    return template.text % tuple(filled)
 
 
 def body(update: ItemUpdate, returns: str = "") -> dict[str, Any]:

@@ -2,12 +2,9 @@
 # tests/contract/_async/toy_store.py
 """A store of items over a dictionary: the engine over it passes the contract suite."""
 
-import threading
 import time
 from bisect import bisect_right
 from collections import defaultdict
-
-from zae_limiter.concurrency.parallel import Parallel
 
 from zae_limiter._sync.engines.items.engine import ItemsEngine
 from zae_limiter._sync.engines.items.port import ITEM_AFTER, ITEM_BEFORE, NOTHING
@@ -19,6 +16,8 @@ from zae_limiter.items.stored.keys import Key
 from zae_limiter.items.stored.query import AFTER, BEFORE, BETWEEN, PREFIX
 from zae_limiter.items.stored.update import after, holds
 from zae_limiter.models.backend import BackendCapabilities
+from zae_limiter.runtime.locks import SignalSafeLock
+from zae_limiter.runtime.parallel import Parallel
 from zae_limiter.store_errors import ConditionFailed, Conflict
 
 TOY = BackendCapabilities(
@@ -28,11 +27,14 @@ TOY = BackendCapabilities(
     atomic_cascade=False,
     usage_history=True,
 )
-_stores = defaultdict(lambda: ({}, threading.Lock()))  # items and their lock, by the store's name
+_stores = defaultdict(lambda: ({}, SignalSafeLock()))  # items and their lock, by the store's name
 
 
 class ToyStore:
-    """Items by their key, in this process. Every call is one step, and consistent."""
+    """Items by their key, in this process; None where an item was deleted.
+
+    A write changes the dictionary in one step of the interpreter, which no signal divides.
+    """
 
     def __init__(self, name, request_timeout=10.0):
         self.name, self.request_timeout = name, request_timeout
@@ -60,7 +62,7 @@ class ToyStore:
         self._begin()
         wanted = dict.fromkeys(keys)
         with self._lock:
-            return {key: self._items[key] for key in wanted if key in self._items}
+            return {key: item for key in wanted if (item := self._items.get(key)) is not None}
 
     def get_many(self, keys):
         return self.get_several(keys, consistent=True)
@@ -71,7 +73,7 @@ class ToyStore:
     def query(self, query):
         self._begin()
         with self._lock:
-            found = [item for item in self._items.values() if _is_wanted(item, query)]
+            found = [item for item in self._items.values() if item and _is_wanted(item, query)]
         found.sort(key=lambda item: _place(item, query), reverse=query.newest_first)
         if query.after is not None:
             places = [_place(item, query) for item in found]
@@ -104,20 +106,13 @@ class ToyStore:
             ]
             if refused:
                 raise Conflict(tuple(refused))
-            for each, item in zip(writes, before, strict=True):
-                self._set(each.key, after(each, item))
+            pairs = zip(writes, before, strict=True)
+            self._items.update({each.key: after(each, item) for each, item in pairs})
 
     def delete_many(self, keys):
         self._begin()
         with self._lock:
-            for key in keys:
-                self._set(key, None)
-
-    def _set(self, key, item):
-        if item is None:
-            self._items.pop(key, None)
-        else:
-            self._items[key] = item
+            self._items.update(dict.fromkeys(keys))
 
     # --- the store
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
+from itertools import pairwise
 from typing import NamedTuple
 
 from zae_limiter.admission.image import BucketImage, LimitState, Rate, full_balance, is_quota
@@ -24,6 +26,7 @@ from zae_limiter.items.stored.keys import Key
 from zae_limiter.items.stored.update import (
     ABSENT,
     AT_LEAST,
+    COPY,
     DIFFERS,
     EQUAL,
     LESS_THAN,
@@ -130,20 +133,23 @@ def bucket_update(key: Key, moves: Sequence[Move], trailer: WriteTrailer) -> Ite
     return update
 
 
-def _leave_id(update: ItemUpdate, trailer: WriteTrailer) -> list[Clause]:
-    """Leave the id of the write on the item; return the conditions that it was not there before.
+def _leave_id(update: ItemUpdate, trailer: WriteTrailer) -> Sequence[Clause]:
+    """Leave the id of the write on the item; return the conditions that it was not there before."""
+    effects, conditions = _id_clauses(update.give(trailer.write_id), trailer.keeps_ids)
+    update.clauses += effects
+    return conditions
+
+
+@cache
+def _id_clauses(place: int, keeps_ids: bool) -> tuple[Sequence[Clause], Sequence[Clause]]:
+    """Return the clauses of an id; every write has them.
 
     The ids of earlier writes move on by one, so that a write which is delivered again is refused
     although others came between. A new item has the same id everywhere.
     """
-    newer, place = stored.WRITE_ID, update.give(trailer.write_id)
-    update.clauses.append((SET, newer, place))
-    conditions: list[Clause] = [(DIFFERS, newer, place)]
-    for attribute in stored.EARLIER_WRITE_IDS if trailer.keeps_ids else ():
-        update.copy(attribute, newer, place)
-        newer = attribute
-        conditions.append((DIFFERS, newer, place))
-    return conditions
+    names = (stored.WRITE_ID, *(stored.EARLIER_WRITE_IDS if keeps_ids else ()))
+    moved = [(COPY, name, newer, place) for newer, name in pairwise(names)]
+    return [(SET, stored.WRITE_ID, place), *moved], [(DIFFERS, name, place) for name in names]
 
 
 def require_same(write: ItemWrite, bucket: stored.StoredBucket) -> None:

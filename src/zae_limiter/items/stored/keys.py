@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 from zae_limiter import schema
@@ -89,6 +90,7 @@ def entity(namespace_id: str, entity_id: str) -> Key:
     return Key(schema.pk_entity(namespace_id, entity_id), schema.sk_meta())
 
 
+@lru_cache(maxsize=8192)  # that of every charge
 def bucket(namespace_id: str, entity_id: str, resource: str, shard_id: int = 0) -> Key:
     return Key(schema.pk_bucket(namespace_id, entity_id, resource, shard_id), schema.sk_state())
 

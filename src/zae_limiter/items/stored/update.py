@@ -57,10 +57,12 @@ class ItemWrite:
         return (word, name, self.give(value))
 
     def at_least(self, name: Name, number: int) -> None:
-        self.clauses.append((AT_LEAST, name, self.give(number)))
+        self.clauses.append((AT_LEAST, name, len(self.values)))
+        self.values.append(number)
 
     def at_most(self, name: Name, number: int) -> None:
-        self.clauses.append((AT_MOST, name, self.give(number)))
+        self.clauses.append((AT_MOST, name, len(self.values)))
+        self.values.append(number)
 
     def more_than(self, name: Name, number: int) -> None:
         self.clauses.append((MORE_THAN, name, self.give(number)))
@@ -69,7 +71,8 @@ class ItemWrite:
         self.clauses.append((LESS_THAN, name, self.give(value)))
 
     def equal(self, name: Name, value: Given) -> None:
-        self.clauses.append((EQUAL, name, self.give(value)))
+        self.clauses.append((EQUAL, name, len(self.values)))
+        self.values.append(value)
 
     def absent(self, name: Name) -> None:
         self.clauses.append((ABSENT, name))
@@ -114,7 +117,8 @@ class ItemUpdate(ItemWrite):
         return len(self.names) - 1
 
     def set(self, name: Name, value: Given) -> None:
-        self.clauses.append((SET, name, self.give(value)))
+        self.clauses.append((SET, name, len(self.values)))
+        self.values.append(value)
 
     def set_all(self, attributes: Item) -> None:
         for name, value in attributes.items():
@@ -125,7 +129,8 @@ class ItemUpdate(ItemWrite):
 
     def add(self, name: Name, number: int) -> None:
         """Add to a number; an absent one counts as 0."""
-        self.clauses.append((ADD, name, self.give(number)))
+        self.clauses.append((ADD, name, len(self.values)))
+        self.values.append(number)
 
     def remove(self, name: Name) -> None:
         self.clauses.append((REMOVE, name))

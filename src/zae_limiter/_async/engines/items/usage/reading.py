@@ -117,11 +117,11 @@ class ResourceRows:
         self._report = report
         first = schema.gsi2_sk_usage(day_key(hours.first_day), hours.first_entity)
         days = Range(BETWEEN, first, schema.gsi2_sk_usage(day_key(hours.last_day + 1)))
-        page_size = hours.page_size(len(partitions), MIN_KEYS)
-        pages = [
-            context.store.query(ItemQuery(partition, days, "GSI2", page_size=page_size))
-            for partition in partitions
+        queries = [
+            ItemQuery(each, days, "GSI2", page_size=hours.page_size(len(partitions), MIN_KEYS))
+            for each in partitions
         ]
+        pages = list(map(context.store.query, queries))
         self._merged = Merged(pages, context.parallel, lambda entry: text(entry["GSI2SK"]))
         self._count = min(hours.wanted, MAX_KEYS)
 
