@@ -95,8 +95,9 @@ class WriteLoop:
         """Return the outcome of every change; they share one item, and the first one leads."""
         if len(group) > 1:
             self._counters.group(len(group))
-        leader = group[0]
-        run = GroupRun(group, leader.clock() if leader.stamp_ms is None else leader.stamp_ms)
+        stamp_ms = group[0].stamp_ms
+        assert stamp_ms is not None, "the leader has read the clock"
+        run = GroupRun(group, stamp_ms)
         try:
             await self._attempts(run)
             if run.changes:

@@ -69,15 +69,15 @@ class GroupCommit:
 
     def _lead(self, group: list[PendingChange]) -> Outcome:
         leader, outcomes = group[0], None
+        stopped: Outcome = NotSent("the clock could not be read; nothing was written")
         try:
+            if leader.stamp_ms is None:
+                leader.stamp_ms = leader.clock()
+            stopped = NoAnswer("the write was stopped; whether it was made is unknown")
             outcomes = self._write_loop.run(group)
         finally:
             for position, pending in enumerate(group):
-                pending.outcome = (
-                    NoAnswer("the write was stopped; whether it was made is unknown")
-                    if outcomes is None
-                    else outcomes[position]
-                )
+                pending.outcome = stopped if outcomes is None else outcomes[position]
                 if pending is not leader:
                     pending.wake()
             self._queues.leave(leader)
