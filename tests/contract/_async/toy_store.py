@@ -20,7 +20,7 @@ from zae_limiter.store_errors import ConditionFailed, Conflict
 
 TOY = BackendCapabilities(
     engine="toy",
-    durable=False,
+    durable=True,  # the dictionary outlives the clients that open it
     shared_between_processes=False,
     atomic_cascade=False,
     usage_history=True,
