@@ -298,7 +298,8 @@ class AcquireCall:
         if isinstance(error, RateLimitExceeded):
             if watch is None:
                 return False
-            watch.waited_s = self.waited_s
+            if self.is_acquire:
+                watch.waited_s = self.waited_s
             return watch.rejected(self.amounts, error, began_s)
         is_admitted = self._admits_in_outage(error)
         if watch is not None:

@@ -190,3 +190,21 @@ def test_threads_are_served_at_the_rate_and_none_is_lost(any_url):
         assert len(entered) == 25
         entered.sort()
         assert 0.45 < entered[-1] - entered[0] < 0.5 + ALLOWANCE_S + watch.late_s
+
+
+async def test_a_caller_for_slots_learns_of_limits_that_its_bucket_has_already(sqlite_url):
+    async with opened(sqlite_url) as repo, opened(sqlite_url) as other:
+        await other.set_system_defaults([Limit.concurrent("slots", 1)])
+        limiter, others = RateLimiter(repo), RateLimiter(other)
+
+        async def wait():
+            async with limiter.acquire("user-1", "api", {}, timeout=5):
+                pass
+
+        async with others.acquire("user-1", "api", {}):
+            waiting = asyncio.create_task(wait())
+            await asyncio.sleep(0.5)  # it is rejected, and looks from then on
+            await other.set_limits("user-1", [Limit.concurrent("slots", 2)], "api")
+            async with others.acquire("user-1", "api", {}):
+                pass
+            await waiting
