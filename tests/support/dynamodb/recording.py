@@ -10,6 +10,7 @@ The recorder sees the async tree only; the sync tree is generated from it.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 import socket
 import sys
@@ -99,6 +100,19 @@ class RecordingLoop(asyncio.SelectorEventLoop):
             context.run(_creator.set, _method_of_sender())
         return super().create_task(coro, context=context, **options)
 
+    def call_soon(
+        self, callback: Any, *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:
+        """Note who creates a task without the loop: the first step is asked for here."""
+        task = getattr(callback, "__self__", None)
+        if context is not None and isinstance(task, asyncio.Task) and _listening():
+            coro: Any = task.get_coro()
+            if inspect.getcoroutinestate(coro) == inspect.CORO_CREATED and not context.get(
+                _creator
+            ):
+                context.run(_creator.set, _method_of_sender())
+        return super().call_soon(callback, *args, context=context)
+
 
 class RecordedSocket(socket.socket):
     """A socket whose requests are noted. A transport sends a request in the task that writes it."""
@@ -158,6 +172,8 @@ def _public_name(code: CodeType) -> str:
         return "provisioner"
     if owner.endswith(_ACQUIRING) and code.co_name in {*_BLOCK_ENDS, _ENTERING}:
         return "acquire"
+    if code.co_name == "open_repository":  # whichever of the ways to open it has called it
+        return "build"
     if code.co_name in _BLOCK_ENDS:
         return _BLOCK_ENDS[code.co_name]
     return code.co_name
