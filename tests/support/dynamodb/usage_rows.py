@@ -3,7 +3,7 @@
 import re
 
 from zae_limiter.dynamodb.expressions import body as body_of
-from zae_limiter.items.stored import bucket
+from zae_limiter.items.stored import bucket, keys
 from zae_limiter.items.stored.attributes import n, s
 from zae_limiter.items.stored.keys import BucketId
 from zae_limiter.items.stored.usage import day_row
@@ -19,7 +19,7 @@ def bucket_with_hours(bucket_id, origin, hour, used, *, shard=0, shards=1, finis
     """
     shard_id = bucket_id.shard(shard)
     item = {
-        **bucket.key(*shard_id),
+        **keys.bucket(*shard_id).attributes,
         **bucket.index_keys(*shard_id),
         "o": s(origin),
         "h": n(hour),

@@ -5,6 +5,7 @@ from zae_limiter.admission.image import HOUR_MS, Rate
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.shards.tree import WHOLE
 from zae_limiter.items.stored import bucket as bucket_item
+from zae_limiter.items.stored import keys
 from zae_limiter.items.stored.attributes import n, s
 from zae_limiter.items.stored.keys import BucketId
 
@@ -18,7 +19,7 @@ def item_of(shard=WHOLE, generation=1, *, writes=1, consumed=0, bucket_id=BUCKET
     """One shard, or a whole bucket."""
     rate = Rate.of(LIMIT)
     return {
-        **bucket_item.key(*bucket_id, shard.number),
+        **keys.bucket(*bucket_id, shard.number).attributes,
         "t_rpm": n(0),
         "c_rpm": n(consumed),
         "p_rpm": s(bucket_item.pack(rate, 0)),

@@ -12,6 +12,7 @@ from zae_limiter.items.buckets.cache import FreshBucket
 from zae_limiter.items.buckets.planning import plan
 from zae_limiter.items.buckets.writes import WriteContext
 from zae_limiter.items.stored import bucket as stored
+from zae_limiter.items.stored import keys
 from zae_limiter.items.stored.attributes import n, s
 
 DAY_MS = 86_400_000
@@ -26,7 +27,7 @@ def bucket_of(seen_ms):
     indexes = stored.limit_indexes(rates)
     return stored.decode(
         {
-            **stored.key(*BUCKET_ID, 0),
+            **keys.bucket(*BUCKET_ID, 0).attributes,
             **stored.index_keys(*BUCKET_ID, 0),
             **stored.link_attributes(LINK),
             "n": n(1),

@@ -129,14 +129,6 @@ class EntityLink(NamedTuple):
     cascade: bool = False
 
 
-def key(namespace_id: str, entity_id: str, resource: str, shard: int = 0) -> Item:
-    """Return the key attributes of a bucket item."""
-    return {
-        "PK": s(schema.pk_bucket(namespace_id, entity_id, resource, shard)),
-        "SK": s(schema.sk_state()),
-    }
-
-
 def index_keys(namespace_id: str, entity_id: str, resource: str, shard: int = 0) -> Item:
     """Return the attributes of the indexes by resource, entity and namespace; they never change."""
     return {

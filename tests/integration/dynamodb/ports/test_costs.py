@@ -10,6 +10,7 @@ from zae_limiter import schema
 from zae_limiter.admission.image import HOUR_MS
 from zae_limiter.admission.usage import BucketHour
 from zae_limiter.items.stored import bucket as bucket_item
+from zae_limiter.items.stored import keys
 from zae_limiter.items.stored.attributes import n
 from zae_limiter.models.entity import Entity
 from zae_limiter.schema import PARTITIONS
@@ -76,7 +77,7 @@ async def test_entities(proxied, proxy, raw):
     await set_limits(proxied.configs, ("team", "api"), limits(1))
     place = (NS, "team", "api")
     unsplit = {bucket_item.SHARDS: n(1), bucket_item.GENERATION: n(7)}
-    raw.put({**bucket_item.key(*place), **bucket_item.index_keys(*place), **unsplit})
+    raw.put({**keys.bucket(*place).attributes, **bucket_item.index_keys(*place), **unsplit})
     assert await cost(entities.delete(NS, "team", NOW_MS, None)) == (4, 3.5, 19)
 
 

@@ -32,7 +32,7 @@ def bucket(entity_id, resource, shard=0, shards=1):
     return {
         bucket_item.SHARDS: n(shards),
         bucket_item.GENERATION: n(7),
-        **bucket_item.key(NS, entity_id, resource, shard),
+        **keys.bucket(NS, entity_id, resource, shard).attributes,
         **bucket_item.index_keys(NS, entity_id, resource, shard),
     }
 

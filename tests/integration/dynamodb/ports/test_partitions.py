@@ -14,7 +14,7 @@ from zae_limiter._async.engines.items.partitions import (
 from zae_limiter._async.engines.items.sharding.shard_reader import ShardReader
 from zae_limiter._sync.engines.items import bucket_queries as sync_queries
 from zae_limiter.items.buckets.cache import BucketCache
-from zae_limiter.items.stored import bucket
+from zae_limiter.items.stored import bucket, keys
 from zae_limiter.items.stored.attributes import text
 from zae_limiter.runtime.parallel import Parallel
 
@@ -25,7 +25,7 @@ IDS = [f"user-{number}" for number in range(COUNT - 2)] + ["a b", "ünï"]
 def entry(entity_id, resource="api", shard=0):
     """What an index needs of a bucket."""
     place = (NS, entity_id, resource, shard)
-    return {**bucket.key(*place), **bucket.index_keys(*place)}
+    return {**keys.bucket(*place).attributes, **bucket.index_keys(*place)}
 
 
 @pytest.fixture
@@ -65,7 +65,9 @@ def bucket_queries(proxied):
 @pytest.mark.parametrize("limit", [pytest.param(1, marks=pytest.mark.slow), 7, 50, 1000])
 async def test_buckets_of_a_resource_are_paged_in_the_order_of_ids(bucket_queries, stored, limit):
     if limit == 7:
-        stored.boto.delete_item(TableName=stored.table, Key=bucket.key(NS, "user-7", "api"))
+        stored.boto.delete_item(
+            TableName=stored.table, Key=keys.bucket(NS, "user-7", "api").attributes
+        )
     listed = IndexedBuckets(NS, None, "api")
     found, _ = await pages(bucket_queries, listed, limit)
     gone = {"user-7"} if limit == 7 else set()

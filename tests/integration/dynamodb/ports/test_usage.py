@@ -14,7 +14,7 @@ from zae_limiter.admission.usage import BucketHour
 from zae_limiter.dynamodb.expressions import body as body_of
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.items.stored import bucket as bucket_item
-from zae_limiter.items.stored import registries
+from zae_limiter.items.stored import keys, registries
 from zae_limiter.items.stored.attributes import n, s
 from zae_limiter.items.stored.keys import ShardId
 from zae_limiter.items.stored.usage import day_row
@@ -225,7 +225,9 @@ async def test_a_namespace_that_nobody_has_used_has_no_usage(ports):
 
 async def test_buckets_in_the_same_index_are_not_usage(ports, raw):
     store(raw, [row("user", "api", 0)])
-    raw.put({**bucket_item.key(NS, "user", "api"), **bucket_item.index_keys(NS, "user", "api")})
+    raw.put(
+        {**keys.bucket(NS, "user", "api").attributes, **bucket_item.index_keys(NS, "user", "api")}
+    )
     page, _ = await read_page(ports.usage, NS, None, "api", EVERYTHING, limit=10)
     assert [each.window_type for each in page] == ["daily", "hourly", "monthly"]
 
