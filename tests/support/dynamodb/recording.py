@@ -106,10 +106,12 @@ class RecordingLoop(asyncio.SelectorEventLoop):
         """Note who creates a task without the loop: the first step is asked for here."""
         task = getattr(callback, "__self__", None)
         if context is not None and isinstance(task, asyncio.Task) and _listening():
-            coro: Any = task.get_coro()
-            if inspect.getcoroutinestate(coro) == inspect.CORO_CREATED and not context.get(
-                _creator
-            ):
+            coro: Any = task.get_coro()  # asyncio closes async generators by another awaitable
+            begins = (
+                inspect.iscoroutine(coro)
+                and inspect.getcoroutinestate(coro) == inspect.CORO_CREATED
+            )
+            if begins and not context.get(_creator):
                 context.run(_creator.set, _method_of_sender())
         return super().call_soon(callback, *args, context=context)
 
