@@ -175,13 +175,15 @@ class PendingEnd:
     ) -> tuple[Settlement, ...]:
         """Return settlements with the present names of their holds, without expired slots.
 
-        Slots return by themselves when they expire; then others may hold them.
+        Slots return by themselves when they expire; then others may hold them. A hold that was not
+        renewed keeps its name: nothing is renewed under the present one.
         """
         names = {
             id(old): new
             for (_, named), (_, now) in zip(self._named, present, strict=True)
             for olds, news in zip(named, now, strict=True)
             for old, new in zip(olds, news, strict=True)
+            if new.units == old.units
         }
         found, now_ms = list[Settlement](), self.call.charging.clock()
         for settlement in settlements:

@@ -210,3 +210,14 @@ async def test_a_cost_of_unknown_outcome_is_reported_when_the_client_is_closed(
         await hasty.repo.close(timeout=0)
     assert hasty.repo.lost_settlements == 1
     assert "could not settle" in caplog.text
+
+
+async def test_an_end_that_got_lost_gives_its_hold_back_later(hasty, proxy):
+    async with hasty.acquire(usd="3") as lease:
+        await lease.settle(usd="1")
+        lost = lost_writes(proxy)
+    assert hasty.repo.pending_settlements == 1
+    lost.remove()
+    await stored(hasty.repo)
+    assert await used(hasty) == (1, 0)
+    assert hasty.repo.lost_settlements == 0
