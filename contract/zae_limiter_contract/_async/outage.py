@@ -6,8 +6,6 @@ import logging
 import pickle
 import time
 from collections.abc import AsyncIterator
-from contextlib import suppress
-from typing import Any
 
 import pytest
 
@@ -29,7 +27,6 @@ from zae_limiter_contract.stopwatch import Stopwatch
 
 RPM = Limit.per_minute("rpm", 10)
 AT_ONCE_S = 0.3
-MOST_OPENINGS = 20  # within a moment, on a busy machine
 
 
 class OutageContract(Contract):
@@ -40,7 +37,7 @@ class OutageContract(Contract):
         """A repository that waits for a moment only, its configuration known."""
         await world.configure(RPM)
         await world.take(rpm=1)
-        repository = await _hasty(world)
+        repository = await world.open_hasty()
         yield repository
         await repository.close()
 
@@ -74,7 +71,7 @@ class OutageContract(Contract):
     async def test_a_repository_that_says_allow_lets_through(
         self, world: World, hasty: Repository, outage: Outage
     ) -> None:
-        generous = await _hasty(world, on_unavailable="allow")
+        generous = await world.open_hasty(on_unavailable="allow")
         with outage():
             await _take(generous)
 
@@ -82,7 +79,7 @@ class OutageContract(Contract):
         self, world: World, hasty: Repository, outage: Outage
     ) -> None:
         await world.repo.set_system_defaults([RPM], on_unavailable="allow")
-        knowing = await _hasty(world)
+        knowing = await world.open_hasty()
         world.clock.advance(days=1)  # an outage does not make them forget
         with outage():
             await _take(knowing)
@@ -90,7 +87,7 @@ class OutageContract(Contract):
     async def test_the_call_decides_before_the_repository(
         self, world: World, hasty: Repository, outage: Outage
     ) -> None:
-        generous = await _hasty(world, on_unavailable="allow")
+        generous = await world.open_hasty(on_unavailable="allow")
         with outage(), pytest.raises(RateLimiterUnavailable):
             await _take(generous, on_unavailable="block")
 
@@ -98,7 +95,7 @@ class OutageContract(Contract):
         self, world: World, hasty: Repository, outage: Outage
     ) -> None:
         await world.repo.set_system_defaults([RPM], on_unavailable="allow")
-        strict = await _hasty(world, on_unavailable="block")
+        strict = await world.open_hasty(on_unavailable="block")
         with outage(), pytest.raises(RateLimiterUnavailable):
             await _take(strict)
 
@@ -173,7 +170,7 @@ class OutageContract(Contract):
         self, world: World, hasty: Repository, outage: Outage
     ) -> None:
         await world.repo.set_system_defaults([RPM], on_unavailable="allow")
-        knowing = await _hasty(world)
+        knowing = await world.open_hasty()
         async with RateLimiter(knowing).acquire(USER, API, {"rpm": 2}) as lease:
             with outage():
                 await lease.consume(rpm=3)
@@ -182,7 +179,7 @@ class OutageContract(Contract):
     async def test_calls_that_are_let_through_uncharged_are_counted(
         self, world: World, hasty: Repository, outage: Outage
     ) -> None:
-        generous = await _hasty(world, on_unavailable="allow")
+        generous = await world.open_hasty(on_unavailable="allow")
         await _take(generous)
         assert generous.uncharged_admissions == 0
         with outage():
@@ -204,7 +201,7 @@ class OutageContract(Contract):
     async def test_allow_lets_through_only_what_the_store_did_not_answer(
         self, world: World, hasty: Repository, outage: Outage
     ) -> None:
-        generous = await _hasty(world, on_unavailable="allow")
+        generous = await world.open_hasty(on_unavailable="allow")
         with pytest.raises(RateLimitExceeded):
             await _take(generous, rpm=10)
         with outage(), pytest.raises(ValidationError):
@@ -296,16 +293,6 @@ class OutageContract(Contract):
             await hasty.set_limits(USER, [Limit.per_minute("rpm", 99)])
         assert await world.repo.get_limits(USER) == []
         assert await world.repo.get_audit_events(USER) == []
-
-
-async def _hasty(world: World, **settings: Any) -> Repository:
-    """It has read the configuration, so that only the charge needs the store."""
-    for _ in range(MOST_OPENINGS):
-        with suppress(RateLimiterUnavailable):
-            repository = await world.open(request_timeout=world.spec.moment_s, **settings)
-            await RateLimiter(repository).available(USER, API)
-            return repository
-    raise AssertionError("the store did not answer in time")
 
 
 async def _outages_until_open(repository: Repository) -> int:

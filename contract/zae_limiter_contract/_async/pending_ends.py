@@ -98,7 +98,7 @@ class PendingEndContract(Contract):
         await world.take(usd=0, rpm=0)
         repo = world.repo
         if engine_spec.shared:
-            repo = await world.open(request_timeout=engine_spec.moment_s)
+            repo = await world.open_hasty()
         faulty = FaultyScene(world, repo, any_outage(repo))
         await faulty.limiter.available(USER, API)
         return faulty

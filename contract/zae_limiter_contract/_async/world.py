@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio  # unasync: remove
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -13,12 +13,13 @@ import pytest
 from zae_limiter._async.acquire import Acquire
 from zae_limiter._async.limiter import RateLimiter
 from zae_limiter._async.repository import Repository
-from zae_limiter.exceptions import RateLimitExceeded
+from zae_limiter.exceptions import RateLimiterUnavailable, RateLimitExceeded
 from zae_limiter.models.limit import Limit
 from zae_limiter.testing.clock import FakeClock
 from zae_limiter_contract._async.spec import EngineSpec
 
 USER, API = "user-1", "api"
+MOST_OPENINGS = 20  # within a moment, on a busy machine
 WAIT_S = 30.0  # for what the background does; on a busy machine that may take a while
 
 
@@ -80,6 +81,15 @@ class World:
         repository = await self.spec.open(namespace, **settings)
         self._opened.append(repository)
         return repository
+
+    async def open_hasty(self, **settings: Any) -> Repository:
+        """Open a repository that waits for a moment only, and has read the configuration."""
+        for _ in range(MOST_OPENINGS):
+            with suppress(RateLimiterUnavailable):
+                repository = await self.open(request_timeout=self.spec.moment_s, **settings)
+                await RateLimiter(repository).available(USER, API)
+                return repository
+        raise AssertionError("the store did not answer in time")
 
     async def configure(self, *limits: Limit) -> None:
         """Set the system defaults."""

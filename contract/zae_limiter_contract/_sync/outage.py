@@ -8,8 +8,6 @@ import logging
 import pickle
 import time
 from collections.abc import Iterator
-from contextlib import suppress
-from typing import Any
 
 import pytest
 
@@ -31,7 +29,6 @@ from zae_limiter_contract.stopwatch import Stopwatch
 
 RPM = Limit.per_minute("rpm", 10)
 AT_ONCE_S = 0.3
-MOST_OPENINGS = 20  # within a moment, on a busy machine
 
 
 class OutageContract(Contract):
@@ -42,7 +39,7 @@ class OutageContract(Contract):
         """A repository that waits for a moment only, its configuration known."""
         world.configure(RPM)
         world.take(rpm=1)
-        repository = _hasty(world)
+        repository = world.open_hasty()
         yield repository
         repository.close()
 
@@ -76,7 +73,7 @@ class OutageContract(Contract):
     def test_a_repository_that_says_allow_lets_through(
         self, world: World, hasty: SyncRepository, outage: Outage
     ) -> None:
-        generous = _hasty(world, on_unavailable="allow")
+        generous = world.open_hasty(on_unavailable="allow")
         with outage():
             _take(generous)
 
@@ -84,7 +81,7 @@ class OutageContract(Contract):
         self, world: World, hasty: SyncRepository, outage: Outage
     ) -> None:
         world.repo.set_system_defaults([RPM], on_unavailable="allow")
-        knowing = _hasty(world)
+        knowing = world.open_hasty()
         world.clock.advance(days=1)  # an outage does not make them forget
         with outage():
             _take(knowing)
@@ -92,7 +89,7 @@ class OutageContract(Contract):
     def test_the_call_decides_before_the_repository(
         self, world: World, hasty: SyncRepository, outage: Outage
     ) -> None:
-        generous = _hasty(world, on_unavailable="allow")
+        generous = world.open_hasty(on_unavailable="allow")
         with outage(), pytest.raises(RateLimiterUnavailable):
             _take(generous, on_unavailable="block")
 
@@ -100,7 +97,7 @@ class OutageContract(Contract):
         self, world: World, hasty: SyncRepository, outage: Outage
     ) -> None:
         world.repo.set_system_defaults([RPM], on_unavailable="allow")
-        strict = _hasty(world, on_unavailable="block")
+        strict = world.open_hasty(on_unavailable="block")
         with outage(), pytest.raises(RateLimiterUnavailable):
             _take(strict)
 
@@ -175,7 +172,7 @@ class OutageContract(Contract):
         self, world: World, hasty: SyncRepository, outage: Outage
     ) -> None:
         world.repo.set_system_defaults([RPM], on_unavailable="allow")
-        knowing = _hasty(world)
+        knowing = world.open_hasty()
         with SyncRateLimiter(knowing).acquire(USER, API, {"rpm": 2}) as lease:
             with outage():
                 lease.consume(rpm=3)
@@ -184,7 +181,7 @@ class OutageContract(Contract):
     def test_calls_that_are_let_through_uncharged_are_counted(
         self, world: World, hasty: SyncRepository, outage: Outage
     ) -> None:
-        generous = _hasty(world, on_unavailable="allow")
+        generous = world.open_hasty(on_unavailable="allow")
         _take(generous)
         assert generous.uncharged_admissions == 0
         with outage():
@@ -206,7 +203,7 @@ class OutageContract(Contract):
     def test_allow_lets_through_only_what_the_store_did_not_answer(
         self, world: World, hasty: SyncRepository, outage: Outage
     ) -> None:
-        generous = _hasty(world, on_unavailable="allow")
+        generous = world.open_hasty(on_unavailable="allow")
         with pytest.raises(RateLimitExceeded):
             _take(generous, rpm=10)
         with outage(), pytest.raises(ValidationError):
@@ -298,16 +295,6 @@ class OutageContract(Contract):
             hasty.set_limits(USER, [Limit.per_minute("rpm", 99)])
         assert world.repo.get_limits(USER) == []
         assert world.repo.get_audit_events(USER) == []
-
-
-def _hasty(world: World, **settings: Any) -> SyncRepository:
-    """It has read the configuration, so that only the charge needs the store."""
-    for _ in range(MOST_OPENINGS):
-        with suppress(RateLimiterUnavailable):
-            repository = world.open(request_timeout=world.spec.moment_s, **settings)
-            SyncRateLimiter(repository).available(USER, API)
-            return repository
-    raise AssertionError("the store did not answer in time")
 
 
 def _outages_until_open(repository: SyncRepository) -> int:

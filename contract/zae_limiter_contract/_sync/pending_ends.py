@@ -100,7 +100,7 @@ class PendingEndContract(Contract):
         world.take(usd=0, rpm=0)
         repo = world.repo
         if engine_spec.shared:
-            repo = world.open(request_timeout=engine_spec.moment_s)
+            repo = world.open_hasty()
         faulty = FaultyScene(world, repo, any_outage(repo))
         faulty.limiter.available(USER, API)
         return faulty

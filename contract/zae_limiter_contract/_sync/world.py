@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -14,12 +14,13 @@ import pytest
 from zae_limiter._sync.acquire import Acquire
 from zae_limiter._sync.limiter import SyncRateLimiter
 from zae_limiter._sync.repository import SyncRepository
-from zae_limiter.exceptions import RateLimitExceeded
+from zae_limiter.exceptions import RateLimiterUnavailable, RateLimitExceeded
 from zae_limiter.models.limit import Limit
 from zae_limiter.testing.clock import FakeClock
 from zae_limiter_contract._sync.spec import EngineSpec
 
 USER, API = "user-1", "api"
+MOST_OPENINGS = 20  # within a moment, on a busy machine
 WAIT_S = 30.0  # for what the background does; on a busy machine that may take a while
 
 
@@ -80,6 +81,15 @@ class World:
         repository = self.spec.open(namespace, **settings)
         self._opened.append(repository)
         return repository
+
+    def open_hasty(self, **settings: Any) -> SyncRepository:
+        """Open a repository that waits for a moment only, and has read the configuration."""
+        for _ in range(MOST_OPENINGS):
+            with suppress(RateLimiterUnavailable):
+                repository = self.open(request_timeout=self.spec.moment_s, **settings)
+                SyncRateLimiter(repository).available(USER, API)
+                return repository
+        raise AssertionError("the store did not answer in time")
 
     def configure(self, *limits: Limit) -> None:
         """Set the system defaults."""

@@ -8,11 +8,27 @@ import pytest
 
 from tests.integration.dynamodb.ports import world
 from tests.integration.dynamodb.ports.world import NS, delete_limits, limits, set_limits
+from tests.support.dynamodb.waiting import PATIENT_S
 from zae_limiter.exceptions import RateLimiterUnavailable
 from zae_limiter.items.stored import keys
 from zae_limiter.items.stored.registries import resource_count
 
 MANY = 20
+
+
+@pytest.fixture
+async def ports(endpoint, table):
+    """Patient ones: a busy machine takes a while to order so many writers."""
+    ports = world.ports(table, endpoint, request_timeout=PATIENT_S)
+    yield ports
+    await ports.client.close()
+
+
+@pytest.fixture
+def sync_ports(endpoint, table):
+    ports = world.sync_ports(table, endpoint, request_timeout=PATIENT_S)
+    yield ports
+    ports.client.close()
 
 
 async def put(ports, entity_id, resource, config):
@@ -37,7 +53,7 @@ async def test_limits_of_many_entities_are_set_at_once(ports, raw):
 
 
 async def test_the_same_level_is_set_by_many_at_once(ports, raw, endpoint):
-    others = world.ports(ports.client.table, endpoint)
+    others = world.ports(ports.client.table, endpoint, request_timeout=PATIENT_S)
     writers = [put(random.choice((ports, others)), "user", "api", limits(i)) for i in range(1, 21)]
     await asyncio.gather(*writers)
     assert await version(ports) == MANY

@@ -90,8 +90,8 @@ def ports(table, url, request_timeout=TIMEOUT_S):
     )
 
 
-def sync_ports(table, url):
-    client = sync_client.DynamoClient(table, endpoint_url=url, request_timeout=TIMEOUT_S)
+def sync_ports(table, url, request_timeout=TIMEOUT_S):
+    client = sync_client.DynamoClient(table, endpoint_url=url, request_timeout=request_timeout)
     witness = Witness()
     parallel = Parallel("threadpool")
     store = SyncDynamoStore(client, parallel)
