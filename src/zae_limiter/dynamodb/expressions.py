@@ -14,7 +14,7 @@ from functools import cache
 from json.encoder import encode_basestring_ascii
 from typing import Any, NamedTuple
 
-from zae_limiter.items.stored.attributes import Value, n, s
+from zae_limiter.items.stored.attributes import Value, s
 from zae_limiter.items.stored.query import AFTER, BEFORE, BETWEEN, PREFIX, ItemQuery
 from zae_limiter.items.stored.update import (
     ABSENT,
@@ -30,13 +30,13 @@ from zae_limiter.items.stored.update import (
     SET_IF_ABSENT,
     SUBTRACT,
     Clause,
-    Given,
     ItemCheck,
     ItemDelete,
     ItemPut,
     ItemUpdate,
     ItemWrite,
     Name,
+    typed,
 )
 from zae_limiter.runtime.bounded import BoundedDict
 
@@ -136,7 +136,7 @@ def _fields(write: ItemWrite) -> dict[str, Any]:
         named = {short: name for name, short in rendering.names.items()}
         given["ExpressionAttributeNames"] = named
     if write.values:
-        values = {_place(at): _value(value) for at, value in enumerate(write.values)}
+        values = {_place(at): typed(value) for at, value in enumerate(write.values)}
         given["ExpressionAttributeValues"] = values
     condition: dict[str, Any] = {}
     if rendering.conditions:
@@ -241,12 +241,6 @@ def _rest(members: dict[str, Any]) -> str:
 
 def _gap(value: Value) -> str:
     return '"N":"%s"' if "N" in value else '"S":%s'
-
-
-def _value(given: Given) -> Value:
-    if isinstance(given, dict):
-        return given
-    return s(given) if isinstance(given, str) else n(given)
 
 
 def _place(place: int) -> str:

@@ -188,7 +188,7 @@ def after(write: ItemWrite, item: Item | None) -> Item | None:
         if word in EFFECTS:
             name, *sources = [_name(each, write) for each in rest[: _NAMES.get(word, 1)]]
             place = rest[-1] if word != REMOVE else None
-            given = None if place is None else _value(write.values[place])
+            given = None if place is None else typed(write.values[place])
             value = _EFFECTS[word](before, name, sources, given)
             if value is None:
                 changed.pop(name, None)
@@ -236,7 +236,7 @@ def _holds(clause: Clause, write: ItemWrite, item: Item | None) -> bool:
     stored = (item or {}).get(_name(rest[0], write))
     if word in (ABSENT, PRESENT):
         return (stored is None) == (word == ABSENT)
-    given = _value(write.values[rest[1]])
+    given = typed(write.values[rest[1]])
     if stored is None or stored.keys() != given.keys():  # another type
         return word == DIFFERS
     return _COMPARISONS[word](_comparable(stored), _comparable(given))
@@ -246,7 +246,8 @@ def _name(name: Name, write: ItemWrite) -> str:
     return name if isinstance(name, str) else write.names[name]
 
 
-def _value(given: Given) -> Value:
+def typed(given: Given) -> Value:
+    """Return a given value as items have it."""
     if isinstance(given, dict):
         return given
     return s(given) if isinstance(given, str) else n(given)
