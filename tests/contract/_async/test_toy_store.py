@@ -30,6 +30,7 @@ class ToySpec(EngineSpec):
         return await builder.register_missing_namespace().over(engine)
 
 
+# sync: @pytest.mark.slow
 class TestToyStore(EngineContract):
     @pytest.fixture
     def engine_spec(self, unique_name):

@@ -32,6 +32,7 @@ class ToySpec(EngineSpec):
         return builder.register_missing_namespace().over(engine)
 
 
+@pytest.mark.slow
 class TestToyStore(EngineContract):
     @pytest.fixture
     def engine_spec(self, unique_name):
