@@ -53,12 +53,19 @@ class Decision:
     have any more. ``through_milli`` is the part of the usage that comes through children.
     ``has_quotas`` says that quotas are in force or concerned.
     ``is_doubtful`` says that something which a call holds was not seen: it has expired, or the
-    image is outdated.
+    image is outdated. ``needs_latest`` says that the write is right only if no other write came
+    since the bucket was seen.
+
+    ``has_debt``, ``has_credit`` and ``has_reservation`` are about tokens of rates: taken however
+    little the bucket holds, given back, or taken before they have accrued. ``ends_holds`` says that
+    a call gives back, settles or renews what it holds.
     """
 
     # Most decisions are those of one plain charge, so they begin as these.
     admitted = elsewhere = 0
-    has_charge = has_quotas = is_doubtful = False
+    has_charge = has_debt = has_credit = has_reservation = False
+    has_slots = has_quotas = ends_holds = False
+    is_doubtful = needs_latest = False
     late: Mapping[str, tuple[int, int]] = NO_LATE
     _is_absent = False
     _slots: Mapping[str, SlotLedger] = NO_SLOTS
@@ -77,13 +84,14 @@ class Decision:
         self.changes = changes
         self.carried: list[int] = []
         self.through_milli: dict[str, int] = {}
-        self._now_ms = now_ms
+        self.now_ms = now_ms
         self._guess = guess
         self._ledgers: dict[str, Ledger] = {}
         self._rates: dict[str, RateLedger] = {}
         if is_absent:
             self._is_absent = True
         if image.holds is not None:
+            self.has_slots = True
             self._slots = {key: SlotLedger(key, image, now_ms) for key in image.holds}
             self._ledgers.update(self._slots)
         for change in changes:
@@ -94,36 +102,9 @@ class Decision:
     # --- what the write does
 
     @property
-    def needs_latest(self) -> bool:
-        """Whether the write is right only if no other write came since the bucket was seen."""
-        return any(each.needs_latest for each in self._quotas.values())
-
-    @property
     def has_hidden_spills(self) -> bool:
         """Whether the write would both give and take tokens of one limit."""
         return any(each.gives_and_takes for each in self._rates.values())
-
-    @property
-    def has_debt(self) -> bool:
-        """Whether tokens are taken however little the bucket holds."""
-        return any(each.owed > 0 for each in self._rates.values())
-
-    @property
-    def has_credit(self) -> bool:
-        """Whether tokens are given back."""
-        return any(each.returned > 0 for each in self._rates.values())
-
-    @property
-    def has_reservation(self) -> bool:
-        """Whether tokens are taken that have not accrued yet."""
-        carried = [self.changes[position] for position in self.carried]
-        reserves = any(each.until_ms is not None for each in carried)
-        return reserves and any(each.asked for each in self._rates.values())
-
-    @property
-    def ends_holds(self) -> bool:
-        """Whether a call gives back, settles or renews what it holds."""
-        return any(each.held_slots or each.held_quotas for each in self.changes)
 
     def rate_moves(self) -> list[Move]:
         """Return the moves of the rates that the changes name."""
@@ -135,7 +116,7 @@ class Decision:
 
     def first_moves(self) -> list[Move]:
         """Return the moves that create the bucket, one for each limit."""
-        image, now_ms = self.image, self._now_ms
+        image, now_ms = self.image, self.now_ms
         return [
             quota.first_move()
             if (quota := self._quotas.get(key)) is not None
@@ -166,11 +147,6 @@ class Decision:
     def held_through_children(self) -> dict[str, int]:
         """Return the part of ``through_milli`` that is of quotas."""
         return {key: each for key, each in self.through_milli.items() if key in self._quotas}
-
-    @property
-    def has_slots(self) -> bool:
-        """Whether the bucket has limits on calls in flight."""
-        return bool(self._slots)
 
     @property
     def is_empty(self) -> bool:
@@ -206,7 +182,7 @@ class Decision:
         return BucketImage(
             limits,
             version,
-            first.in_force.extended_ttl(image.expires_ms, self._now_ms),
+            first.in_force.extended_ttl(image.expires_ms, self.now_ms),
             image.hour,
             image.admitted + self.admitted,
             image.admitted_counted,
@@ -255,7 +231,7 @@ class Decision:
     def _open_quotas(self) -> None:
         image, self.has_quotas = self.image, True
         self._quotas = {
-            key: QuotaChanges(key, image, self._now_ms)
+            key: QuotaChanges(key, image, self.now_ms)
             for key, state in image.limits.items()
             if state.quota is not None
         }
@@ -264,7 +240,7 @@ class Decision:
     def _ledger(self, key: str) -> Ledger:
         ledger = self._ledgers.get(key)
         if ledger is None:
-            rate = RateLedger(key, self.image.limits[key], self._now_ms)
+            rate = RateLedger(key, self.image.limits[key], self.now_ms)
             ledger = self._rates[key] = self._ledgers[key] = rate
         return ledger
 
@@ -280,6 +256,7 @@ class Decision:
             if change.through_child or change.through_milli is not None:
                 self._count_through(change, key)
         if change.held_slots or change.held_quotas:
+            self.ends_holds = True
             self._end_holds(change, position)
 
     def _end_holds(self, change: BucketChange, position: int) -> None:
@@ -324,22 +301,34 @@ class Decision:
 
     def take(self, position: int) -> None:
         """Take a charge that must fit, without another look at the bucket."""
-        change = self.changes[position]
+        change, ledgers = self.changes[position], self._ledgers
         self._carry(change, position)
-        for key, amount in change.amounts_milli.items():
-            ledger = self._ledgers.get(key) or self._ledger(key)
-            if change.until_ms is None:
-                ledger.take(change, position, amount)
-            else:
-                ledger.take(change, position, amount, self._advance(change, key, amount))
-            if change.through_child or change.through_milli is not None:
+        amounts, reserves = change.amounts_milli, change.until_ms is not None
+        for key, amount in amounts.items():
+            ledger = ledgers.get(key) or self._ledger(key)
+            advance = self._advance(change, key, amount) if reserves else 0
+            ledger.take(change, position, amount, advance)
+        if change.through_child or change.through_milli is not None:
+            for key in amounts:
                 self._count_through(change, key)
+
+    def make(self, position: int) -> None:
+        """Make a change, whether or not it fits."""
+        if self.changes[position].must_fit:
+            self.take(position)
+        else:
+            self.enter(position)
 
     def finish(self) -> Decision:
         """End the decision: no change comes any more."""
         if len(self.carried) < len(self.changes):  # some did not fit, and have changed nothing
             self._rates = {key: each for key, each in self._rates.items() if each.is_named}
-        self.carried.sort()
+        if len(self.carried) > 1:
+            self.carried.sort()
+        for rate in self._rates.values():
+            self.has_debt = self.has_debt or rate.owed > 0
+            self.has_credit = self.has_credit or rate.returned > 0
+            self.has_reservation = self.has_reservation or rate.reserves
         if self._quotas:
             self._finish_quotas()
         if self._slots:
@@ -354,6 +343,7 @@ class Decision:
                 continue
             quota.finish()
             self.is_doubtful = self.is_doubtful or quota.is_doubtful
+            self.needs_latest = self.needs_latest or quota.needs_latest
             if of_children := quota.planned.through_children:
                 self.through_milli[key] = of_children
         self._quotas = {key: self._quotas[key] for key in self._quotas if key in self._ledgers}
@@ -366,7 +356,7 @@ class Decision:
 
     def _advance(self, change: BucketChange, key: str, amount: int) -> int:
         rate = self.image.limits[key].rate
-        return advance_milli(rate, amount, self._now_ms, change.until_ms)
+        return advance_milli(rate, amount, self.now_ms, change.until_ms)
 
     def _count_through(self, change: BucketChange, key: str) -> None:
         """Count usage that comes through a child; that of quotas depends on what is held."""
@@ -396,18 +386,23 @@ def decide(
     shards: they spill what they have no room for, and only a write that takes nothing shows it.
     """
     whole = image if image is not None else full_bucket(changes[0].in_force, now_ms)
-    everything = range(len(changes))
-    decision = Decision(whole, changes, now_ms, guess, is_absent=image is None)
-    checks = guess is None or len(changes) > 1
-    _go_through(decision, everything, checks=checks, paused=checks and is_paused(whole, now_ms))
+
+    def begun() -> Decision:
+        return Decision(whole, changes, now_ms, guess, is_absent=image is None)
+
+    decision = begun()
+    if guess is not None and len(changes) == 1:
+        decision.make(0)
+        return decision.finish()
+    _go_through(decision)
     if not decision.carried and guess is not None:
-        decision = Decision(whole, changes, now_ms, guess, is_absent=image is None)
-        _go_through(decision, everything[:1], checks=False)
+        decision = begun()
+        decision.make(0)
     elif apart and len(decision.carried) > 1 and decision.has_hidden_spills:
-        credits_alone = [each for each in decision.carried if _only_gives(changes[each])]
-        some = credits_alone or decision.carried[:1]
-        decision = Decision(whole, changes, now_ms, guess, is_absent=image is None)
-        _go_through(decision, some, checks=False)
+        some = [each for each in decision.carried if _only_gives(changes[each])]
+        some, decision = some or decision.carried[:1], begun()
+        for position in some:
+            decision.make(position)
     return decision.finish()
 
 
@@ -456,17 +451,14 @@ def after_plain_charge(image: BucketImage, charge: Charge, now_ms: int) -> Bucke
     )
 
 
-def _go_through(
-    decision: Decision, positions: Sequence[int], *, checks: bool, paused: bool = False
-) -> None:
-    """Enter what is always made, then charges in the order of their arrival.
+def _go_through(decision: Decision) -> None:
+    """Enter what is always made, then admit charges in the order of their arrival.
 
     Charges in shadow mode are debts: behind other charges, they would take a balance on which those
     were admitted. During a pause no charge is made.
     """
-    changes, charges = decision.changes, []
-    for position in positions:
-        change = changes[position]
+    charges, paused = [], is_paused(decision.image, decision.now_ms)
+    for position, change in enumerate(decision.changes):
         if change.is_charge and paused:
             continue
         if change.must_fit:
@@ -474,10 +466,7 @@ def _go_through(
         else:
             decision.enter(position)
     for position in charges:
-        if checks:
-            decision.admit(position)
-        else:
-            decision.take(position)
+        decision.admit(position)
 
 
 def late_amounts(changes: Iterable[BucketChange]) -> dict[str, tuple[int, int]]:

@@ -79,7 +79,7 @@ class RateLedger:
 
     # Amounts in millitokens. Most ledgers are those of one charge, so they begin as these.
     returned = owed = charged = uncounted = 0
-    asked = is_named = is_soft = False
+    asked = is_named = is_soft = reserves = False
     needed: int | None = None
     room: int | None = None
 
@@ -115,6 +115,8 @@ class RateLedger:
         if self.is_soft:
             self.owed += amount
             return
+        if change.until_ms is not None:
+            self.reserves = True
         if advance and self.needed is None and self.asked:
             self.needed = self.charged  # charges that do not wait require their sum
         self.charged += amount

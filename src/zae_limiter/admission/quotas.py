@@ -726,8 +726,9 @@ class QuotaChanges:
             charges = [each for each in changes if each.is_charge]
             turns = turns and any(each.amounts_milli.get(self.key) for each in charges)
             state = self._ledger(charges=turns).finish(asked=False).applied(state)
-        owed = sum([amount for _, change, amount in self._charges if not change.forfeits])
-        self.room = room_milli(state, self._now_ms) - owed
+        self.room = room_milli(state, self._now_ms)
+        for _, change, amount in self._charges:
+            self.room -= 0 if change.forfeits else amount
         return self.room
 
     def take(self, change: BucketChange, position: int, amount: int, advance: int = 0) -> None:
@@ -742,15 +743,17 @@ class QuotaChanges:
 
     def finish(self) -> None:
         """Plan the write with all changes that were entered."""
-        charging = [amount for _, change, amount in self._charges if not change.forfeits]
-        ledger, asked = self._ledger(charges=any(charging)), False
+        charging, asked = False, False
+        for _, change, amount in self._charges:
+            charging = charging or (amount != 0 and not change.forfeits)
+        ledger = self._ledger(charges=charging)
         for position, change, amount in self._charges:
             of_child = change.of_child(self.key)
             if change.forfeits:
                 ledger.count(amount, of_child.units)
             else:
                 held = ledger.take_with_child(of_child, amount, as_debt=change.is_debt)
-                self.holds.setdefault(position, []).extend(held)
+                self.holds[position] = held
                 asked = asked or change.must_fit
         self.is_doubtful, self.needs_latest = ledger.is_doubtful, ledger.gives_unheld
         self.planned = ledger.finish(asked=asked)

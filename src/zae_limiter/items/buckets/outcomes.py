@@ -144,8 +144,9 @@ def _outcomes_at_once(
     """Return the outcomes of changes, as if none of them were a reservation."""
     image = bucket.image
     if bucket.shard.n == 1:
-        if any(change.is_debt for change in changes):
-            return _with_debts(changes, image, now_ms)
+        for change in changes:
+            if change.is_debt:
+                return _with_debts(changes, image, now_ms)
         return [Applied(image)] * len(changes)
     split = {key: state for key, state in image.limits.items() if state.quota is None}
     surplus = {key: max(0, surplus_milli(state, now_ms)) for key, state in split.items()}

@@ -129,18 +129,20 @@ def _with_bucket(
     """Plan for a known bucket that has the limits in force."""
     image, now_ms, guess = bucket.image, context.now_ms, None
     if not known.is_fresh:
-        if image.holds is None and any(change.held_slots for change in changes):
-            return READ_FIRST
         guess = Seen(now_ms - known.at_ms, known.others_milli_per_s)
     decision = decide(image, changes, now_ms, guess, apart=bucket.shard.n > 1)
     if decision.is_doubtful and guess is not None:
         return READ_FIRST
     if not decision.carried:
         return NothingToWrite(swept(image, now_ms), bucket.shard)
-    is_sure = guess is None or all(change.is_count for change in changes)
-    if is_sure and decision.is_empty and context.tally.is_empty:
+    if decision.is_empty and context.tally.is_empty and _is_sure(changes, guess):
         return NothingToWrite(swept(image, now_ms), bucket.shard, decision.late)
     return writes.balance_write(known, bucket, decision, in_force, context)
+
+
+def _is_sure(changes: Sequence[BucketChange], guess: Seen | None) -> bool:
+    """Tell whether a write that would change nothing need not be sent to be certain of that."""
+    return guess is None or all(change.is_count for change in changes)
 
 
 def _missing_limits(image: BucketImage, changes: Sequence[BucketChange]) -> dict[str, int]:

@@ -159,9 +159,9 @@ def balance_write(
         bucket,
         version=version,
         counts=counts,
-        slot_writes=decision.slot_writes(),
+        slot_writes=decision.slot_writes() if decision.has_slots else (),
         ends_pause=ends_pause,
-        hold_writes=decision.hold_writes(),
+        hold_writes=decision.hold_writes() if decision.has_quotas else (),
     )
 
     def guarded() -> ItemUpdate:
