@@ -20,12 +20,6 @@ from tests.property.strategies import (
 from tests.property.taking import take
 from tests.support.changes import charged, settled
 from zae_limiter import ConfigSource, Limit
-from zae_limiter.admission.charge import (
-    prepared,
-    retry_after_seconds,
-    statuses,
-    under_limits,
-)
 from zae_limiter.admission.decide import late_amounts
 from zae_limiter.admission.image import (
     BucketImage,
@@ -39,8 +33,14 @@ from zae_limiter.admission.image import (
 )
 from zae_limiter.admission.in_force import InForce, alias_of
 from zae_limiter.admission.rebase import full_bucket, has_limits, rebase
+from zae_limiter.admission.refills import added_milli, reset, top_up
 from zae_limiter.admission.request import Charge, Settlement
-from zae_limiter.admission.settle import added_milli, reset, top_up
+from zae_limiter.admission.statuses import (
+    prepared,
+    retry_after_seconds,
+    statuses,
+    under_limits,
+)
 from zae_limiter.admission.usage import open_hour, roll
 from zae_limiter.bucket import EPOCH_MS
 

@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 from sim.schedule import Process, Schedule
 from tests.support.changes import carried, charge_of, sent_moves, settlement_of
-from zae_limiter.admission.charge import statuses, under_limits
 from zae_limiter.admission.fit import admits
 from zae_limiter.admission.image import BucketImage, is_paused
 from zae_limiter.admission.in_force import InForce
@@ -29,6 +28,7 @@ from zae_limiter.admission.reservation import (
     on_waking,
 )
 from zae_limiter.admission.shards.tree import WHOLE, Shard
+from zae_limiter.admission.statuses import statuses, under_limits
 from zae_limiter.items.buckets.outcomes import applied_outcomes
 from zae_limiter.models.config import ConfigSource
 from zae_limiter.models.limit import Limit

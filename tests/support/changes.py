@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from zae_limiter.admission.charge import prepared
 from zae_limiter.admission.decide import decide
 from zae_limiter.admission.moves import RateLedger, Seen
 from zae_limiter.admission.request import BucketChange, Charge, Count, Renewal, Settlement
 from zae_limiter.admission.slots import SlotHold, SlotLedger, SlotWrite
+from zae_limiter.admission.statuses import prepared
 from zae_limiter.models.switches import Switch, SwitchMode
 from zae_limiter.models.timestamps import MILLI
 

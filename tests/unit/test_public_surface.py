@@ -156,7 +156,7 @@ def test_the_limiter_loads_no_reports_before_they_are_asked_for():
     late |= {
         "zae_limiter.usage.report",
         "zae_limiter.usage.ranking",
-        "zae_limiter.admission.charge",
+        "zae_limiter.admission.statuses",
     }
     assert not (late | {"datetime", "logging", "secrets"}) & loaded
 

@@ -11,8 +11,8 @@ import pytest
 from zae_limiter import Limit
 from zae_limiter.admission.image import BucketImage, Rate, full_at_ms
 from zae_limiter.admission.quotas import (
-    QuotaLedger,
     QuotaSettlement,
+    WindowLedger,
     fits_at_ms,
     free_units,
     full_quota,
@@ -44,14 +44,14 @@ def is_accepted(planned, state):
 
 def charge(state, tokens, now_ms):
     """Plan a charge; return the write and the hold."""
-    ledger = QuotaLedger("tokens", state, now_ms, charges=tokens > 0)
+    ledger = WindowLedger("tokens", state, now_ms, charges=tokens > 0)
     hold = ledger.take(tokens * 1000)
     return ledger.finish(asked=True), hold
 
 
 def settle(state, hold, change, now_ms):
     """Plan a settlement whose cost is larger by ``change`` tokens than the estimate."""
-    ledger = QuotaLedger("tokens", state, now_ms, charges=False)
+    ledger = WindowLedger("tokens", state, now_ms, charges=False)
     ledger.settle(QuotaSettlement(hold, change * 1000))
     return ledger.finish(asked=False)
 

@@ -15,7 +15,6 @@ from functools import partial
 from zae_limiter._async.ask import AcquireCall
 from zae_limiter._async.slot_waiting import SlotWaiting
 from zae_limiter._async.waiting_charge import PAUSE_LOOK_S, Taken, WaitingCharge
-from zae_limiter.admission.charge import statuses
 from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.quotas import QuotaHold
 from zae_limiter.admission.request import (
@@ -34,6 +33,7 @@ from zae_limiter.admission.reservation import (
 )
 from zae_limiter.admission.shards.combined import CombinedImage
 from zae_limiter.admission.shards.tree import WHOLE
+from zae_limiter.admission.statuses import statuses
 from zae_limiter.exceptions import RateLimitExceeded, ZAELimiterError
 from zae_limiter.models.status import LimitStatus
 from zae_limiter.runtime.calls import apause, awithin

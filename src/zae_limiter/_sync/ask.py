@@ -216,7 +216,7 @@ class AcquireCall:
 
     def look(self) -> tuple[LimitStatus, ...]:
         """Read all buckets and compare them with the charges, without making them."""
-        from zae_limiter.admission.charge import statuses_of_all
+        from zae_limiter.admission.statuses import statuses_of_all
 
         self.reach()
         charging = self.charging

@@ -17,7 +17,6 @@ from functools import partial
 from zae_limiter._sync.ask import AcquireCall
 from zae_limiter._sync.slot_waiting import SlotWaiting
 from zae_limiter._sync.waiting_charge import PAUSE_LOOK_S, Taken, WaitingCharge
-from zae_limiter.admission.charge import statuses
 from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.quotas import QuotaHold
 from zae_limiter.admission.request import (
@@ -36,6 +35,7 @@ from zae_limiter.admission.reservation import (
 )
 from zae_limiter.admission.shards.combined import CombinedImage
 from zae_limiter.admission.shards.tree import WHOLE
+from zae_limiter.admission.statuses import statuses
 from zae_limiter.exceptions import RateLimitExceeded, ZAELimiterError
 from zae_limiter.models.status import LimitStatus
 from zae_limiter.runtime.calls import pause, within

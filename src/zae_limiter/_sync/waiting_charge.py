@@ -9,7 +9,6 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from zae_limiter._sync.ask import AcquireCall
-from zae_limiter.admission.charge import statuses
 from zae_limiter.admission.request import (
     ChargeOutcome,
     Grant,
@@ -17,6 +16,7 @@ from zae_limiter.admission.request import (
     Settlement,
 )
 from zae_limiter.admission.reservation import Reservation
+from zae_limiter.admission.statuses import statuses
 from zae_limiter.clock import Clock
 from zae_limiter.exceptions import RateLimitExceeded
 from zae_limiter.models.status import LimitStatus

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from zae_limiter.admission.image import BucketImage, LimitState, is_paused, is_same_kind
 from zae_limiter.admission.moves import Move, RateLedger, Seen
-from zae_limiter.admission.quotas import HoldWrite, QuotaChanges, QuotaHold
+from zae_limiter.admission.quotas import HoldWrite, QuotaHold, QuotaLedger
 from zae_limiter.admission.rebase import full_bucket
 from zae_limiter.admission.request import BucketChange, Charge
 from zae_limiter.admission.reservation import advance_milli
@@ -24,7 +24,7 @@ from zae_limiter.bucket import EPOCH_MS
 
 NO_LATE: Mapping[str, tuple[int, int]] = {}
 NO_SLOTS: Mapping[str, SlotLedger] = {}
-NO_QUOTAS: Mapping[str, QuotaChanges] = {}
+NO_QUOTAS: Mapping[str, QuotaLedger] = {}
 
 
 class Ledger(Protocol):
@@ -69,7 +69,7 @@ class Decision:
     late: Mapping[str, tuple[int, int]] = NO_LATE
     _is_absent = False
     _slots: Mapping[str, SlotLedger] = NO_SLOTS
-    _quotas: Mapping[str, QuotaChanges] = NO_QUOTAS
+    _quotas: Mapping[str, QuotaLedger] = NO_QUOTAS
 
     def __init__(
         self,
@@ -231,7 +231,7 @@ class Decision:
     def _open_quotas(self) -> None:
         image, self.has_quotas = self.image, True
         self._quotas = {
-            key: QuotaChanges(key, image, self.now_ms)
+            key: QuotaLedger(key, image, self.now_ms)
             for key, state in image.limits.items()
             if state.quota is not None
         }
@@ -305,9 +305,14 @@ class Decision:
         self._carry(change, position)
         amounts, reserves = change.amounts_milli, change.until_ms is not None
         for key, amount in amounts.items():
-            ledger = ledgers.get(key) or self._ledger(key)
-            advance = self._advance(change, key, amount) if reserves else 0
-            ledger.take(change, position, amount, advance)
+            ledger = ledgers.get(key)
+            if ledger is None:  # as `_ledger`, written out: every charge of rates comes here
+                rate = RateLedger(key, self.image.limits[key], self.now_ms)
+                ledger = self._rates[key] = ledgers[key] = rate
+            if reserves:
+                ledger.take(change, position, amount, self._advance(change, key, amount))
+            else:
+                ledger.take(change, position, amount)
         if change.through_child or change.through_milli is not None:
             for key in amounts:
                 self._count_through(change, key)

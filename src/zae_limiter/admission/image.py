@@ -158,12 +158,12 @@ def full_balance(rate: Rate, now_ms: int) -> int:
     return rate.capacity_milli - accrued_since_epoch(rate, now_ms)
 
 
-def level_milli(state: LimitState, now_ms: int, returned_milli: int = 0) -> int:
-    """Return the tokens that a limit holds, after a credit if any; negative while in debt."""
+def level_milli(state: LimitState, now_ms: int) -> int:
+    """Return the tokens that a limit holds; negative while in debt."""
     if state.quota is not None:
-        return _quota_level(state, state.quota, now_ms) + returned_milli
+        return _quota_level(state, state.quota, now_ms)
     rate = state.rate
-    level = state.balance_milli + accrued_since_epoch(rate, now_ms) + returned_milli
+    level = state.balance_milli + accrued_since_epoch(rate, now_ms)
     if level > rate.capacity_milli:
         return rate.capacity_milli  # the surplus is lost
     return level

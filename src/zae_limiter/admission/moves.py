@@ -177,8 +177,8 @@ class RateLedger:
         return Move(self.key, low_if_asked, high, returned - taken, None, consumed)
 
 
-def room_milli(state: LimitState, now_ms: int, returned_milli: int = 0) -> int:
-    """Return how much a charge may take of a limit, after a credit if any.
+def room_milli(state: LimitState, now_ms: int) -> int:
+    """Return how much a charge may take of a limit.
 
     A soft limit holds every amount. The first shard of a bucket has all of a quota and of slots;
     the others hold nothing of them, soft or not.
@@ -186,7 +186,7 @@ def room_milli(state: LimitState, now_ms: int, returned_milli: int = 0) -> int:
     rate = state.rate
     if rate.terms is not None and rate.terms.soft:
         return UNBOUNDED if rate.capacity_milli or is_split(rate) else 0
-    return level_milli(state, now_ms, returned_milli)
+    return level_milli(state, now_ms)
 
 
 def charged_move(

@@ -350,9 +350,10 @@ def move_in_window(
     return Move(key, low, high, 0, balance_in(to, -DEEPEST), consumed)
 
 
-class QuotaLedger:
-    """The changes of one write to one quota: settlements first, then charges.
+class WindowLedger:
+    """One quota and its window while a write is put together: settlements first, then charges.
 
+    ``QuotaLedger`` below decides with it, once without the charges of the write and once with them.
     ``charges`` says that the write takes an amount of this quota. Then its window is that of the
     stamp, and the balance is turned if it belongs to an earlier one. A write of settlements alone
     stays in the window of the balance.
@@ -675,7 +676,7 @@ class QuotaLedger:
         self._added[name] = self._added.get(name, 0) + units
 
 
-class QuotaChanges:
+class QuotaLedger:
     """The changes of one write to one quota, gathered until it is known which charges go along.
 
     ``room`` is the level that is left for charges, once ``open`` has counted it. After ``finish``
@@ -769,9 +770,9 @@ class QuotaChanges:
         low = balance_in(last_ended(window, number, self._now_ms), -HALF_SPAN) + 1
         return Move(self.key, low, None, 0, after.balance_milli, after.consumed_milli)
 
-    def _ledger(self, *, charges: bool) -> QuotaLedger:
+    def _ledger(self, *, charges: bool) -> WindowLedger:
         """Return the ledger with all settlements and renewals, and no charge yet."""
-        ledger = QuotaLedger(self.key, self._state, self._now_ms, charges=charges, life=self._life)
+        ledger = WindowLedger(self.key, self._state, self._now_ms, charges=charges, life=self._life)
         for end, is_same in self._ends:
             ledger.settle(end, is_same=is_same)
         for units, of_children in self._counts:

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from zae_limiter.admission.charge import under_limits
 from zae_limiter.admission.image import (
     HOUR_MS,
     BucketImage,
@@ -28,6 +27,7 @@ from zae_limiter.admission.quotas import (
 from zae_limiter.admission.rate_text import limit_of
 from zae_limiter.admission.request import Charge, Grant
 from zae_limiter.admission.slots import retry_after_s, swept
+from zae_limiter.admission.statuses import under_limits
 from zae_limiter.admission.switches import after_switch
 from zae_limiter.admission.tally import NO_TALLY, Tally
 from zae_limiter.admission.thresholds import raised_percent

@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from zae_limiter.admission import settle as settling
-from zae_limiter.admission.charge import prepared, statuses, under_limits, with_one_wait
+from zae_limiter.admission import refills
 from zae_limiter.admission.decide import Decision, after_plain_charge, decide, late_amounts
 from zae_limiter.admission.fit import fits
 from zae_limiter.admission.image import HOUR_MS, BucketImage, running_pause_ms
@@ -29,6 +28,7 @@ from zae_limiter.admission.request import (
 )
 from zae_limiter.admission.reservation import reserved
 from zae_limiter.admission.slots import slots_in_life, swept
+from zae_limiter.admission.statuses import prepared, statuses, under_limits, with_one_wait
 from zae_limiter.admission.thresholds import (
     Crossing,
     Exhaustion,
@@ -374,11 +374,11 @@ def reset(tables: Tables, namespace_id: str, change: AuditedChange) -> bool:
     image, closed = _changed_bucket(tables, namespace_id, change)
     if image is None:
         return False
-    after, moves = settling.reset(image, change.now_ms)
+    after, moves = refills.reset(image, change.now_ms)
     _write_change(tables, namespace_id, change, after, closed)
-    added = settling.added_milli(moves)
+    added = refills.added_milli(moves)
     if any(added.values()):
-        details = settling.added_details("forgiven", added, after.limits)
+        details = refills.added_details("forgiven", added, after.limits)
         record(tables, namespace_id, change, AuditAction.BUCKET_RESET, details)
     return True
 
@@ -403,13 +403,13 @@ def top_up(
         image = _new_bucket(quotas, None, change.now_ms)
     elif quotas is not None and not is_newer(image, quotas):
         image = under_limits(image, quotas, change.now_ms)
-    after, moves = settling.top_up(image, amounts, change.now_ms)
+    after, moves = refills.top_up(image, amounts, change.now_ms)
     _write_change(tables, namespace_id, change, after, closed)
-    added = settling.added_milli(moves)
+    added = refills.added_milli(moves)
     if any(added.values()):
         details = {
             "amounts": plain_amounts(amounts),
-            **settling.added_details("added", added, after.limits),
+            **refills.added_details("added", added, after.limits),
         }
         record(tables, namespace_id, change, AuditAction.BUCKET_TOPPED_UP, details)
     return True
@@ -429,7 +429,7 @@ def pause(
     now_ms = change.now_ms
     image, closed = _changed_bucket(tables, namespace_id, change)
     before_ms = None if image is None else running_pause_ms(image, now_ms)
-    paused_ms = settling.paused_until(before_ms, until_ms, now_ms)
+    paused_ms = refills.paused_until(before_ms, until_ms, now_ms)
     if paused_ms == before_ms:
         return False
     if image is None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from zae_limiter.admission.charge import statuses, with_one_wait
 from zae_limiter.admission.fit import has_no_debt
 from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.moves import added_move, after
@@ -20,6 +19,7 @@ from zae_limiter.admission.request import (
 )
 from zae_limiter.admission.shards.combined import CombinedImage
 from zae_limiter.admission.shards.tree import WHOLE
+from zae_limiter.admission.statuses import statuses, with_one_wait
 from zae_limiter.exceptions import ZAELimiterError
 from zae_limiter.items.buckets.cache import BucketCache
 from zae_limiter.items.buckets.outcomes import Applied, Outcome, Rejected

@@ -21,7 +21,7 @@ from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.moves import top_up_move
 from zae_limiter.admission.quotas import QuotaHold, QuotaSettlement
 from zae_limiter.admission.rebase import full_bucket, full_limit, rebase
-from zae_limiter.admission.settle import reset_moves, reset_quotas, top_up_quotas
+from zae_limiter.admission.refills import reset_moves, reset_quotas, top_up_quotas
 from zae_limiter.admission.tally import Tally
 from zae_limiter.admission.thresholds import Mark
 from zae_limiter.admission.windows import HoldName, balance_in

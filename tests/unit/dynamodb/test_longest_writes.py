@@ -19,7 +19,7 @@ from zae_limiter.admission.image import HOUR_MS, Rate, full_balance
 from zae_limiter.admission.in_force import InForce, alias_of
 from zae_limiter.admission.moves import top_up_move
 from zae_limiter.admission.rebase import MAX_STORED, rebase
-from zae_limiter.admission.settle import reset_moves
+from zae_limiter.admission.refills import reset_moves
 from zae_limiter.admission.shards.spreading import repayment, taking
 from zae_limiter.admission.shards.tree import Shard
 from zae_limiter.admission.slots import STEPS, SlotHold

@@ -453,7 +453,7 @@ class LimitMethods(RepositoryMixin):
 
     def _check_room(self, level: ConfigLevel, limits: tuple[Limit, ...]) -> None:
         """Raise if the bucket of an entity on a resource has no room for these limits."""
-        from zae_limiter.admission.charge import under_limits  # not needed to open a repository
+        from zae_limiter.admission.statuses import under_limits  # not needed to open a repository
 
         context = self._context
         image = context.engine.buckets.get(context.namespace_id, *level, context.clock)

@@ -91,7 +91,7 @@ def taking(image: BucketImage, amounts: Amounts, now_ms: int) -> list[Move]:
     moves = []
     for key, amount in amounts.items():
         state = image.limits[key]
-        if state.quota is not None:  # taken from the first shard, see quotas.QuotaLedger
+        if state.quota is not None:  # taken from the first shard, see quotas.WindowLedger
             continue
         if is_soft(state.rate):
             if amount:

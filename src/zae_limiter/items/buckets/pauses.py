@@ -15,7 +15,7 @@ from zae_limiter.admission.in_force import InForce, expires_ms
 from zae_limiter.admission.moves import Move, RateLedger
 from zae_limiter.admission.quotas import QuotaMove
 from zae_limiter.admission.rebase import full_bucket
-from zae_limiter.admission.settle import with_quotas
+from zae_limiter.admission.refills import with_quotas
 from zae_limiter.admission.usage import HourUsage
 from zae_limiter.items.stored import bucket as stored
 from zae_limiter.items.stored import keys

@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterable, Mapping
 from fractions import Fraction
 from typing import NamedTuple
 
-from zae_limiter.admission.charge import under_limits
 from zae_limiter.admission.fit import admits
 from zae_limiter.admission.image import (
     BucketImage,
@@ -23,6 +22,7 @@ from zae_limiter.admission.shards.combined import CombinedImage, combine, paused
 from zae_limiter.admission.shards.pressure import QUIET_PER_S
 from zae_limiter.admission.shards.spreading import is_large
 from zae_limiter.admission.shards.tree import WHOLE, Shard, effective
+from zae_limiter.admission.statuses import under_limits
 from zae_limiter.items.buckets.cache import LONG_AGO, BucketCache, CachedBucket, holds_limits
 from zae_limiter.items.buckets.outcomes import Rejected
 from zae_limiter.items.stored.bucket import StoredBucket

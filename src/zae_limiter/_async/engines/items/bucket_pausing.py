@@ -9,7 +9,7 @@ from zae_limiter._async.engines.items.sharding.shard_reader import ShardReader
 from zae_limiter._async.engines.items.transactions import TransactionPlan
 from zae_limiter._async.engines.items.usage.writing import UsageRows
 from zae_limiter.admission.in_force import InForce
-from zae_limiter.admission.settle import paused_until
+from zae_limiter.admission.refills import paused_until
 from zae_limiter.clock import Deadline
 from zae_limiter.items.buckets.cache import BucketCache
 from zae_limiter.items.buckets.pauses import (

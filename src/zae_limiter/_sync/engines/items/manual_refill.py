@@ -18,7 +18,7 @@ from zae_limiter.admission.in_force import InForce, stored_units
 from zae_limiter.admission.moves import Move, top_up_move
 from zae_limiter.admission.quotas import QuotaMove, has_sunk
 from zae_limiter.admission.rebase import full_bucket
-from zae_limiter.admission.settle import (
+from zae_limiter.admission.refills import (
     added_details,
     added_milli,
     check_topped,

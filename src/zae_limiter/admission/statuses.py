@@ -1,7 +1,4 @@
-"""Decide a charge on an embedded engine, and describe limits for every engine.
-
-DynamoDB plans its writes in ``items/buckets/planning.py``; both ask ``fit.fits``.
-"""
+"""What callers are told of the limits of a bucket: levels, what is missing, and for how long."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from zae_limiter import Limit
 from zae_limiter.admission.image import Rate
-from zae_limiter.admission.quotas import QuotaHold, QuotaLedger, QuotaSettlement, full_quota
+from zae_limiter.admission.quotas import QuotaHold, QuotaSettlement, WindowLedger, full_quota
 from zae_limiter.admission.windows import level_in
 
 DAY_MS = 86_400_000
@@ -16,7 +16,7 @@ SESSION = Rate.of(Limit.quota("tokens", 1000, after_first_use="5h"))
 def charged(rate, units, now_ms):
     """Return a quota of which an amount is held, and the hold."""
     state = full_quota(rate, now_ms)
-    ledger = QuotaLedger("tokens", state, now_ms, charges=True)
+    ledger = WindowLedger("tokens", state, now_ms, charges=True)
     hold = ledger.take(units)
     return ledger.finish(asked=True).applied(state), hold
 
@@ -29,7 +29,7 @@ def debt_of_unnamed(window, units):
 def test_a_late_debt_is_not_owed_by_the_window_that_a_debt_beside_it_begins():
     state, hold = charged(DAILY, 300_000, NOON_MS)
     later_ms = NOON_MS + DAY_MS
-    ledger = QuotaLedger("tokens", state, later_ms, charges=False)
+    ledger = WindowLedger("tokens", state, later_ms, charges=False)
     ledger.settle(QuotaSettlement(hold, 200_000))  # cost 500 in the window before
     ledger.settle(debt_of_unnamed(hold.window + 1, 50_000))
     after = ledger.finish(asked=False).applied(state)
@@ -40,7 +40,7 @@ def test_a_late_debt_is_not_owed_by_the_window_that_a_debt_beside_it_begins():
 def test_a_late_debt_is_not_owed_by_the_first_use_that_a_debt_beside_it_begins():
     state, hold = charged(SESSION, 300_000, NOON_MS)
     later_ms = NOON_MS + DAY_MS
-    ledger = QuotaLedger("tokens", state, later_ms, charges=False)
+    ledger = WindowLedger("tokens", state, later_ms, charges=False)
     ledger.settle(QuotaSettlement(hold, 200_000))
     ledger.settle(debt_of_unnamed(0, 50_000))
     after = ledger.finish(asked=False).applied(state)
