@@ -1,4 +1,4 @@
-"""The entrance of the DynamoDB engine: charges, settlements and queries of buckets.
+"""The entrance of the engine over items: charges, settlements and queries of buckets.
 
 A charge is one conditional write per bucket, without a read before it.
 """

@@ -37,6 +37,10 @@ class ItemStore(Protocol):
     ``ServerFault`` it may have been made, and after ``NoAnswer`` it may still be. A write that has
     begun is never cut off by the caller: it is cancelled before, or its outcome is awaited.
 
+    Numbers are whole, of up to 38 digits, and added and compared exactly: a balance of a quota has
+    up to 35. Texts are compared by code point. From the second in its attribute ``ttl`` on, the
+    store may remove an item, or leave it.
+
     Times out at a ``deadline``; without one a call has ``request_timeout``. A ``repeatable`` write
     has the same result if it is made twice: it may be sent again if no answer comes.
     """
