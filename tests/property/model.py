@@ -387,6 +387,9 @@ class World:
         bucket.may_be_forgotten = not share.of_entity
         limits = dict(share.places)
         for key, amount in owed.items():
+            if key not in bucket.pots and amount < 0:  # it is full, as above
+                self._use(share, now_ms // HOUR_MS, key, amount)
+                continue
             if key not in bucket.pots:
                 bucket.add(key, limits[key], now_ms)
             self._shift(share, key, amount, now_ms, admitted=False)
