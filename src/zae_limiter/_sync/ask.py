@@ -44,7 +44,7 @@ _DEBUG = 10  # logging.DEBUG; `import zae_limiter` does not import logging
 
 @dataclass(eq=False, repr=False, slots=True)
 class AcquireCall:
-    """One acquire: what it asks of a resource, and how. A ``consume`` is a call as well.
+    """An acquire, or a ``consume`` within a lease: the amounts that it asks for, and its options.
 
     The buckets of a call are those of its resource, the entity's and a parent's, and those of
     ``further`` resources.
@@ -280,7 +280,7 @@ class AcquireCall:
     ) -> RateLimitExceeded:
         """Return the error of a rejection, and log it at DEBUG.
 
-        Logging is not imported for this: a program that has not imported it has no handlers either.
+        A program that has not imported logging has no handlers, so this does not import it.
         """
         error = RateLimitExceeded(listed, self.now_ms if now_ms is None else now_ms)
         if "logging" in sys.modules and _logger().isEnabledFor(_DEBUG):

@@ -13,16 +13,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from zae_limiter.admission.image import BucketImage, LimitState, is_paused, is_same_kind
+from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.moves import Move, RateLedger, Seen
 from zae_limiter.admission.quotas import HoldWrite, QuotaHold, QuotaLedger
-from zae_limiter.admission.rebase import full_bucket
+from zae_limiter.admission.rebase import full_bucket, full_limit
 from zae_limiter.admission.request import BucketChange, Charge
 from zae_limiter.admission.reservation import advance_milli
 from zae_limiter.admission.slots import SlotHold, SlotLedger, SlotWrite
 from zae_limiter.admission.usage import with_through_children
 from zae_limiter.bucket import EPOCH_MS
 
-NO_LATE: Mapping[str, tuple[int, int]] = {}
 NO_SLOTS: Mapping[str, SlotLedger] = {}
 NO_QUOTAS: Mapping[str, QuotaLedger] = {}
 
@@ -43,6 +43,9 @@ class Ledger(Protocol):
 
     def after(self) -> LimitState:
         """Return the limit after the write, if the bucket was as the decision saw it."""
+
+    def first_move(self) -> Move:
+        """Return the move that creates the limit, or takes from one that is full."""
 
 
 class Decision:
@@ -66,7 +69,6 @@ class Decision:
     has_charge = has_debt = has_credit = has_reservation = False
     has_slots = has_quotas = ends_holds = False
     is_doubtful = needs_latest = False
-    late: Mapping[str, tuple[int, int]] = NO_LATE
     _is_absent = False
     _slots: Mapping[str, SlotLedger] = NO_SLOTS
     _quotas: Mapping[str, QuotaLedger] = NO_QUOTAS
@@ -84,6 +86,7 @@ class Decision:
         self.changes = changes
         self.carried: list[int] = []
         self.through_milli: dict[str, int] = {}
+        self.late: dict[str, tuple[int, int]] = {}
         self.now_ms = now_ms
         self._guess = guess
         self._ledgers: dict[str, Ledger] = {}
@@ -118,12 +121,8 @@ class Decision:
         """Return the moves that create the bucket, one for each limit."""
         image, now_ms = self.image, self.now_ms
         return [
-            quota.first_move()
-            if (quota := self._quotas.get(key)) is not None
-            else self._slots[key].first_move()
-            if key in self._slots
-            else (self._rates.get(key) or RateLedger(key, image.limits[key], now_ms)).first_move()
-            for key in image.limits
+            (self._ledgers.get(key) or RateLedger(key, state, now_ms)).first_move()
+            for key, state in image.limits.items()
         ]
 
     def slot_moves(self) -> list[Move]:
@@ -250,7 +249,7 @@ class Decision:
         self._carry(change, position)
         for key, amount in change.amounts_milli.items():
             if not change.is_charge and is_absent(self.image, key, change):
-                self._add_late(key, amount, change.of_child(key).units)
+                _add_late(self.late, key, amount, change.of_child(key).units)
                 continue
             self._ledger(key).enter(change, position, amount)
             if change.through_child or change.through_milli is not None:
@@ -266,7 +265,7 @@ class Decision:
             if self._is_absent or is_absent(self.image, key, change):
                 self.is_doubtful = True
                 of_child = end.late_usage if end.hold.through_child else 0
-                self._add_late(key, end.late_usage, of_child)
+                _add_late(self.late, key, end.late_usage, of_child)
             else:
                 self._quotas[key].settle(end, change)
         if self._is_absent:  # what was held went with the bucket
@@ -369,11 +368,6 @@ class Decision:
         if units:
             self.through_milli[key] = self.through_milli.get(key, 0) + units
 
-    def _add_late(self, key: str, units: int, of_children: int) -> None:
-        late = dict(self.late)
-        _add_late(late, key, units, of_children)
-        self.late = late
-
 
 def decide(
     image: BucketImage | None,
@@ -404,9 +398,10 @@ def decide(
         decision = begun()
         decision.make(0)
     elif apart and len(decision.carried) > 1 and decision.has_hidden_spills:
-        some = [each for each in decision.carried if _only_gives(changes[each])]
-        some, decision = some or decision.carried[:1], begun()
-        for position in some:
+        first = decision.carried[:1]
+        credits_alone = [each for each in decision.carried if _only_gives(changes[each])]
+        decision = begun()
+        for position in credits_alone or first:
             decision.make(position)
     return decision.finish()
 
@@ -472,6 +467,23 @@ def _go_through(decision: Decision) -> None:
             decision.enter(position)
     for position in charges:
         decision.admit(position)
+
+
+def with_owed_limits(
+    image: BucketImage, changes: Iterable[BucketChange], in_force: InForce, now_ms: int
+) -> BucketImage:
+    """Return the bucket with every limit of which a settlement takes something.
+
+    A missing limit is full, so a credit does not add it.
+    """
+    missing = {
+        key: full_limit(in_force.rate_of(key), now_ms, image.writes)
+        for change in changes
+        if not change.is_charge
+        for key, amount in change.amounts_milli.items()
+        if amount > 0 and key not in image.limits
+    }
+    return image._replace(limits={**image.limits, **missing}) if missing else image
 
 
 def late_amounts(changes: Iterable[BucketChange]) -> dict[str, tuple[int, int]]:

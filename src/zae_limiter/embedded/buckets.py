@@ -8,12 +8,18 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from zae_limiter.admission import refills
-from zae_limiter.admission.decide import Decision, after_plain_charge, decide, late_amounts
+from zae_limiter.admission.decide import (
+    Decision,
+    after_plain_charge,
+    decide,
+    late_amounts,
+    with_owed_limits,
+)
 from zae_limiter.admission.fit import fits
 from zae_limiter.admission.image import HOUR_MS, BucketImage, running_pause_ms
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.quotas import in_life
-from zae_limiter.admission.rebase import full_bucket, full_limit, is_newer
+from zae_limiter.admission.rebase import full_bucket, is_newer
 from zae_limiter.admission.report import bucket_states, counted_state, resource_capacity
 from zae_limiter.admission.request import (
     Charge,
@@ -175,7 +181,9 @@ def settle(
         if image is None and tables.is_purging(namespace_id):
             continue
         if image is not None:
-            image = _ready_for(image, settlement, now_ms)
+            if settlement.quotas and not image.life:  # the first debt of a call belongs to a life
+                image = image._replace(life=_new_life())
+            image = with_owed_limits(image, (settlement,), settlement.in_force, now_ms)
         elif not any(amount > 0 for amount in settlement.amounts_milli.values()):
             _add_late(tables, namespace_id, settlement, late_amounts([settlement]), now_ms)
             continue
@@ -190,21 +198,6 @@ def settle(
             after = _with_marks(settlement, after, now_ms, raised)
         _write(tables, namespace_id, entity_id, resource, after, closed=closed)
     return ()
-
-
-def _ready_for(image: BucketImage, settlement: Settlement, now_ms: int) -> BucketImage:
-    """Return a bucket that has all limits of which the settlement takes something.
-
-    The first debt of a call belongs to a life.
-    """
-    if settlement.quotas and not image.life:
-        image = image._replace(life=_new_life())
-    missing = {
-        key: full_limit(settlement.in_force.rate_of(key), now_ms, image.writes)
-        for key, amount in settlement.amounts_milli.items()
-        if amount > 0 and key not in image.limits
-    }
-    return image._replace(limits={**image.limits, **missing}) if missing else image
 
 
 def _add_late(

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from zae_limiter.admission.decide import decide, is_absent, late_amounts
+from zae_limiter.admission.decide import decide, is_absent, late_amounts, with_owed_limits
 from zae_limiter.admission.image import BucketImage, is_paused
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.moves import Seen
-from zae_limiter.admission.rebase import full_limit, is_newer, rebase
+from zae_limiter.admission.rebase import is_newer, rebase
 from zae_limiter.admission.request import BucketChange, StaleLimits
 from zae_limiter.admission.shards.tree import WHOLE, Shard
 from zae_limiter.admission.slots import swept
@@ -64,12 +64,11 @@ def plan(
         return READ_FIRST  # the store would admit charges that require the digest of the pause
     if charges and not holds_limits(bucket, in_force):
         return _other_limits(bucket, charges, whole, context)
-    if len(charges) < len(changes) and (missing := _missing_limits(bucket.image, changes)):
-        if not known.is_fresh:
+    if len(charges) < len(changes):
+        if not known.is_fresh and _lacks_limits(bucket.image, changes):
             return READ_FIRST
-        owed = {key for key, amount in missing.items() if amount > 0}
-        if owed:
-            target = _with_limits(bucket.image, owed, in_force, context.now_ms)
+        target = with_owed_limits(bucket.image, changes, in_force, context.now_ms)
+        if target is not bucket.image:
             return writes.rebase(bucket, target, whole, context)
     return _with_bucket(known, bucket, changes, in_force, context)
 
@@ -145,27 +144,14 @@ def _is_sure(changes: Sequence[BucketChange], guess: Seen | None) -> bool:
     return guess is None or all(change.is_count for change in changes)
 
 
-def _missing_limits(image: BucketImage, changes: Sequence[BucketChange]) -> dict[str, int]:
-    """Return the largest debt, or else credit, to each limit that the bucket does not have.
-
-    It is 0 for a limit that is of another kind by now: what is settled of it is usage alone.
-    """
-    missing: dict[str, int] = {}
-    for change in changes:
-        if not change.is_charge:
-            for key, amount in change.amounts_milli.items():
-                if key not in image.limits:
-                    missing[key] = max(amount, missing.get(key, amount))
-                elif is_absent(image, key, change):
-                    missing[key] = 0
-    return missing
-
-
-def _with_limits(
-    image: BucketImage, missing: set[str], in_force: InForce, now_ms: int
-) -> BucketImage:
-    added = {key: full_limit(in_force.rate_of(key), now_ms, image.writes) for key in missing}
-    return image._replace(limits={**image.limits, **added})
+def _lacks_limits(image: BucketImage, changes: Sequence[BucketChange]) -> bool:
+    """Tell whether a settlement is of a limit that is missing, or of another kind by now."""
+    return any(
+        is_absent(image, key, change)
+        for change in changes
+        if not change.is_charge
+        for key in change.amounts_milli
+    )
 
 
 def _may_be_outdated(image: BucketImage, in_force: InForce) -> bool:
