@@ -27,17 +27,17 @@ def rendered(write):
 
 def test_returned_holds_must_be_as_they_were_seen():
     condition, change = rendered(HoldWrite("tokens", swept={SWEPT: 7}))
-    assert condition == f"{stored.hold_name(2, SWEPT)}=7"
-    assert change == f"REMOVE {stored.hold_name(2, SWEPT)}"
+    assert condition == f"{stored.hold_attribute(2, SWEPT)}=7"
+    assert change == f"REMOVE {stored.hold_attribute(2, SWEPT)}"
 
 
 def test_a_settled_hold_must_still_be_held():
     condition, change = rendered(HoldWrite("tokens", removed={SETTLED: 3}))
-    assert condition == f"{stored.hold_name(2, SETTLED)}>=3"
-    assert change == f"ADD {stored.hold_name(2, SETTLED)} -3"
+    assert condition == f"{stored.hold_attribute(2, SETTLED)}>=3"
+    assert change == f"ADD {stored.hold_attribute(2, SETTLED)} -3"
 
 
 def test_a_hold_that_is_returned_and_taken_again_is_set():
     condition, change = rendered(HoldWrite("tokens", swept={SWEPT: 7}, put={SWEPT: 4}))
-    assert condition == f"{stored.hold_name(2, SWEPT)}=7"
-    assert change == f"SET {stored.hold_name(2, SWEPT)}=4"
+    assert condition == f"{stored.hold_attribute(2, SWEPT)}=7"
+    assert change == f"SET {stored.hold_attribute(2, SWEPT)}=4"

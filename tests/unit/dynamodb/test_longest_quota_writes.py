@@ -132,10 +132,10 @@ class Bucket:
                 f"v{index}": n(3),
             }
             if rate.refill_milli == 0:
-                item |= {stored.held_name(index, moment): n(6) for moment in moments()}
+                item |= {stored.slot_attribute(index, moment): n(6) for moment in moments()}
             elif rate.terms is not None:
                 for hold in self.names(rate, is_expired):
-                    item[stored.hold_name(index, hold)] = n(100_000)
+                    item[stored.hold_attribute(index, hold)] = n(100_000)
                 item |= {f"z{index}": n(balance), f"e{index}": n(hold[0] * 10 + 1)}
         return item
 

@@ -130,7 +130,7 @@ class Bucket:
             if finished:
                 item |= {f"u{index}": n(7), f"v{index}": n(3)}
             if has_slots:
-                item |= {stored.held_name(index, moment): n(6) for moment in moments()}
+                item |= {stored.slot_attribute(index, moment): n(6) for moment in moments()}
         if finished:
             item |= {"ph": n(HOUR - 1), "ua": n(1), "ur": n(1), "ux": n(1), "uw": n(1), "us": n(1)}
             item["uq"] = s("0=5")

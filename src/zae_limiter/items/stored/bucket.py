@@ -360,7 +360,7 @@ def _image(item: Item, limits: dict[str, LimitState]) -> BucketImage:
     )
 
 
-def held_name(limit_index: int, expires_ms: int) -> str:
+def slot_attribute(limit_index: int, expires_ms: int) -> str:
     """Return the attribute that counts the slots that expire at a moment, a whole second."""
     return f"{HELD}{limit_index}_{expires_ms // 1000}"
 
@@ -381,7 +381,7 @@ def _with_holds(item: Item, image: BucketImage) -> BucketImage:
     return image._replace(holds=holds, life=item[ORIGIN]["S"])
 
 
-def hold_name(limit_index: int, name: HoldName) -> str:
+def hold_attribute(limit_index: int, name: HoldName) -> str:
     """Return the attribute of an amount that calls hold of a quota."""
     window, expires_s, through_child = name
     of_child = OF_CHILD if through_child else ""

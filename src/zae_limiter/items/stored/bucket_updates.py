@@ -215,6 +215,14 @@ def require_life(update: ItemUpdate, bucket: stored.StoredBucket) -> None:
     update.equal(ORIGIN, bucket.hours.origin)
 
 
+def _exchange(update: ItemUpdate, name: str, removed: int, added: int) -> None:
+    """Take from what is held under a name, which must be there, and add to it."""
+    if removed:
+        update.at_least(name, removed)
+    if added != removed:
+        update.add(name, added - removed)
+
+
 def write_slots(
     update: ItemUpdate, writes: Sequence[SlotWrite], indexes: Mapping[str, int]
 ) -> None:
@@ -222,16 +230,12 @@ def write_slots(
     for write in writes:
         index = indexes[write.key]
         for moment, seen in write.expired.items():
-            name = stored.held_name(index, moment)
+            name = stored.slot_attribute(index, moment)
             update.equal(name, seen)
             update.remove(name)
         for moment in sorted(write.removed.keys() | write.added.keys()):
-            name, removed = stored.held_name(index, moment), write.removed.get(moment, 0)
-            if removed:
-                update.at_least(name, removed)
-            change = write.added.get(moment, 0) - removed
-            if change:
-                update.add(name, change)
+            name = stored.slot_attribute(index, moment)
+            _exchange(update, name, write.removed.get(moment, 0), write.added.get(moment, 0))
 
 
 def write_holds(
@@ -241,19 +245,15 @@ def write_holds(
     for write in writes:
         index = indexes[write.key]
         for hold, seen in write.swept.items():
-            name = stored.hold_name(index, hold)
+            name = stored.hold_attribute(index, hold)
             update.equal(name, seen)
             if hold in write.put:  # DynamoDB does not remove and add one attribute in one write
                 update.set(name, write.put[hold])
             else:
                 update.remove(name)
         for hold in sorted(write.removed.keys() | write.added.keys()):
-            name, removed = stored.hold_name(index, hold), write.removed.get(hold, 0)
-            if removed:
-                update.at_least(name, removed)
-            change = write.added.get(hold, 0) - removed
-            if change:
-                update.add(name, change)
+            name = stored.hold_attribute(index, hold)
+            _exchange(update, name, write.removed.get(hold, 0), write.added.get(hold, 0))
         if write.untopped is not None:
             topped = f"{stored.TOPPED}{index}"
             update.any_of([(ABSENT, topped)], [update.term(MORE_THAN, topped, write.untopped)])
@@ -478,7 +478,7 @@ def _forget_slots(
         if name not in kept:
             update.equal(stored.WRITES, bucket.image.writes)
             for moment in moments:
-                update.remove(stored.held_name(indexes[name], moment))
+                update.remove(stored.slot_attribute(indexes[name], moment))
 
 
 def _rebase_moves(before: BucketImage, target: BucketImage, now_ms: int) -> list[Move]:
@@ -533,7 +533,7 @@ def _forget_quotas(
             continue  # see _rebased_quotas
         for hold in state.quota.holds:
             if hold not in left:
-                update.remove(stored.hold_name(indexes[name], hold))
+                update.remove(stored.hold_attribute(indexes[name], hold))
         if not goes_on:
             update.remove(f"{stored.TOPPED}{indexes[name]}")
             update.remove(f"{stored.MARKED}{indexes[name]}")
