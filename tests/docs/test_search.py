@@ -30,7 +30,6 @@ def test_every_word_has_one_page_which_exists():
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
     """The first address that the built site finds for each word."""
-    pytest.importorskip("mkdocs")
     folder = tmp_path_factory.mktemp("site")
     subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(folder)],
